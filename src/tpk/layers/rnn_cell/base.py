@@ -1,10 +1,9 @@
-"""The base of RNN cells: where a cell's variables get their names, what state it starts from, what its errors say."""
+"""The base of RNN cells: the variable scope, the initial state and the errors of a cell."""
 
 from __future__ import annotations
 
-import operator
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,17 +16,16 @@ from tpk.layers.layer_scope import LayerScope
 class RNNCell:
     """One step of a recurrent network, to subclass.
 
-    A subclass has the properties `state_size` and `output_size`, and the method `call`. Variables are best made in
-    `build`, by `add_variable`; `call` may take some by `tf.compat.v1.get_variable` as well. They are in a variable
-    scope that is named after the cell, within that of the first call: ``rnn/my_cell/kernel``; later calls take the same
-    ones.
+    A subclass has the properties `state_size` and `output_size`, and the method `call`. It makes its variables in
+    `build` by `add_variable`, or in `call` by `tf.compat.v1.get_variable`. They are in a variable scope named after the
+    cell, within that of the first call: ``rnn/my_cell/kernel``. Later calls use the same variables.
 
     Args:
         trainable: whether the variables belong to ``TRAINABLE_VARIABLES``.
-        name: the variable scope; None means the name of the class, ``MyCell`` as ``my_cell``. It is made unique, unless
-            `reuse` asks for what is there.
-        dtype: of the variables; None means that of the inputs.
-        reuse: whether to take existing variables: None, True or `tf.compat.v1.AUTO_REUSE`.
+        name: the variable scope; None for the name of the class, ``MyCell`` as ``my_cell``. It is made unique unless
+            `reuse` is set.
+        dtype: the dtype of the variables; None for that of the inputs.
+        reuse: whether to use existing variables: None, True or `tf.compat.v1.AUTO_REUSE`.
 
     Example:
         ```python
@@ -54,16 +52,16 @@ class RNNCell:
 
     @property
     def state_size(self) -> Any:
-        """The size of the state: an integer, a `tf.TensorShape`, or a structure of them."""
+        """The size of the state: an integer, a `tf.TensorShape`, or a structure of these."""
         raise NotImplementedError(f"{type(self).__name__} has no state_size: define the property.")
 
     @property
     def output_size(self) -> Any:
-        """The size of the outputs: an integer, a `tf.TensorShape`, or a structure of them."""
+        """The size of the outputs: an integer, a `tf.TensorShape`, or a structure of these."""
         raise NotImplementedError(f"{type(self).__name__} has no output_size: define the property.")
 
     def build(self, inputs_shape: Any) -> None:
-        """Make the variables, before the first `call`; outside of the loop that runs the cell.
+        """Make the variables, before the first `call` and outside of the loop that runs the cell.
 
         Args:
             inputs_shape: the `tf.TensorShape` of the inputs, or a structure of them.
@@ -74,7 +72,7 @@ class RNNCell:
 
         Args:
             inputs: a tensor of shape [batch, features], or a structure of tensors.
-            state: tensors of the sizes `state_size`.
+            state: tensors of the sizes in `state_size`.
 
         Returns:
             The outputs, of size `output_size`, and the next state, a structure like `state`.
@@ -87,33 +85,33 @@ class RNNCell:
         Args:
             inputs: as for `call`.
             state: as for `call`.
-            scope: the variable scope, if this is the first call: a name that is taken as it stands, or a
-                `tf.compat.v1.VariableScope`. None means the name of the cell.
+            scope: the variable scope of the first call: a name, which is used unchanged, or a
+                `tf.compat.v1.VariableScope`. None for the name of the cell.
 
         Returns:
-            What `call` does.
+            The result of `call`.
 
         Raises:
-            ConfigError: if TensorFlow executes eagerly, the cell has its variables in another graph, or the inputs
-                cannot be; it names the cell.
+            ConfigError: if TensorFlow executes eagerly, the cell has its variables in another graph, or the inputs are
+                invalid; it names the cell.
         """
         graph = outermost_graph(self)
         inputs = tf.nest.map_structure(tf.convert_to_tensor, inputs)
         with self._opened(graph, scope) as variable_scope:
             if self._layer is None:
                 self._layer = LayerScope(type(self).__name__, tf.nest.flatten(inputs)[0], variable_scope)
-                # Outside of a loop that calls the cell, so that losses of the variables can be collected.
+                # Outside of a loop that calls the cell, so that losses of variables can be collected.
                 with tf.init_scope():
                     self.build(tf.nest.map_structure(lambda each: each.shape, inputs))
             return self.call(inputs, state)
 
     def add_variable(self, name: str, shape: Any, initializer: Any = None) -> Any:
-        """Create a variable, or get it if the scope reuses; within `build`.
+        """Create a variable of the cell, or get it if the scope reuses variables; call it in `build`.
 
         Args:
             name: the name within the cell, such as ``"kernel"``.
             shape: the static shape.
-            initializer: an initializer or its name; None means the enclosing variable scope's, and where that has none,
+            initializer: an initializer or its name; None for the one of the enclosing variable scope, or else
                 Glorot-uniform.
 
         Returns:
@@ -124,11 +122,11 @@ class RNNCell:
         )
 
     def zero_state(self, batch_size: Any, dtype: Any) -> Any:
-        """Return the state of a sequence that has not begun: zeros.
+        """Return the state at the start of a sequence: zeros.
 
         Args:
             batch_size: an integer, or a scalar integer tensor.
-            dtype: of the state.
+            dtype: the dtype of the state.
 
         Returns:
             A structure like `state_size`, of tensors of shape [batch_size, size].
@@ -147,7 +145,7 @@ class RNNCell:
             return tf.nest.map_structure(zeros, self.state_size)
 
     def _opened_layer(self) -> LayerScope:
-        """What checks arguments and makes variables, in errors that name the cell."""
+        """Return the layer scope, which checks arguments and makes variables; its errors name the cell."""
         if self._layer is None:
             raise ConfigError(
                 f"{type(self).__name__} {self.name!r} makes its variables when it is called: add them in `build`."
@@ -158,7 +156,7 @@ class RNNCell:
     def _opened(self, graph: Any, scope: Any) -> Iterator[Any]:
         variable_scope = tf.compat.v1.variable_scope
         if self._variable_scope is None:
-            # A name that is asked for again is only taken as it stands where the scope reuses.
+            # A name in use stays unchanged only if the scope reuses variables.
             scope = scope or (self.name if self._reuse else None)
             with variable_scope(scope, default_name=self.name, reuse=self._reuse) as opened:
                 self._variable_scope, self._graph = opened, graph
@@ -166,8 +164,8 @@ class RNNCell:
             return
         if graph is not self._graph:
             raise ConfigError(
-                f"{type(self).__name__} {self._variable_scope.name!r} has its variables in another graph. Make a cell "
-                "anew for each graph, e.g. in the function that builds the model."
+                f"{type(self).__name__} {self._variable_scope.name!r} has its variables in another graph. Make a new "
+                "cell for each graph, e.g. in the function that builds the model."
             )
         again = variable_scope(self._variable_scope, reuse=True, auxiliary_name_scope=False)
         with again as opened, tf.name_scope(opened.original_name_scope):
@@ -175,7 +173,7 @@ class RNNCell:
 
 
 def outermost_graph(cell: Any) -> Any:
-    """Return the graph to which `cell` adds variables, outside of all loops.
+    """Return the graph that gets the variables of `cell`, outside of all loops.
 
     Raises:
         ConfigError: if TensorFlow executes eagerly there.
@@ -190,43 +188,12 @@ def outermost_graph(cell: Any) -> Any:
 
 
 def argument_error(cell: Any, what: str, got: object, expected: str, remedy: str) -> ConfigError:
-    """Return the error that says that the argument `what` of a cell, which has no scope yet, cannot be."""
+    """Return the error for an invalid argument of a cell, which has no scope yet."""
     return ConfigError(f"{type(cell).__name__}({what}={got!r}): expected {expected}. {remedy}")
 
 
-def size_of(cell: Any, what: str, value: Any) -> int:
-    """Return a positive integer."""
-    try:
-        size = operator.index(value)
-    except TypeError:
-        size = 0
-    if size < 1:
-        raise argument_error(cell, what, value, "a positive integer", f"Pass e.g. {what}=128.")
-    return size
-
-
-def clip_of(cell: Any, what: str, value: Any) -> float | None:
-    """Return a positive number, or None for no clipping."""
-    if value is None:
-        return None
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = 0.0
-    if not number > 0:
-        raise argument_error(cell, what, value, "a positive number or None", f"Pass e.g. {what}=50.0.")
-    return number
-
-
-def function_of(cell: Any, what: str, function: Callable[..., Any] | None) -> Callable[..., Any] | None:
-    """Return `function` if it can be called or is None."""
-    if function is None or callable(function):
-        return function
-    raise argument_error(cell, what, function, "a function or None", "Pass the function itself.")
-
-
 def check_like_cell(wrapper: Any, cell: Any, what: str = "cell") -> None:
-    """Refuse what has not all that TensorFlow's RNNs take from a cell."""
+    """Raise unless `cell` has all that TensorFlow's RNNs need."""
     missing = [name for name in ("state_size", "output_size", "zero_state") if not hasattr(cell, name)]
     if missing or not callable(cell):
         expected = "an RNN cell: callable, with state_size, output_size and zero_state"
@@ -234,6 +201,6 @@ def check_like_cell(wrapper: Any, cell: Any, what: str = "cell") -> None:
 
 
 def _snake_case(name: str) -> str:
-    """``BasicLSTMCell`` as ``basic_lstm_cell``; a scope's name begins with no underscore."""
+    """Return ``basic_lstm_cell`` for ``BasicLSTMCell``; the name of a scope cannot begin with an underscore."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
     return f"private{words}" if words.startswith("_") else words

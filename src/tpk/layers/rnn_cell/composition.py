@@ -1,4 +1,4 @@
-"""Cells made of cells: several on top of each other, one with a residual connection, one on a device."""
+"""Cells made of cells: a stack of cells, a residual connection, a cell on a device."""
 
 from __future__ import annotations
 
@@ -9,24 +9,23 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.layers.rnn_cell.base import RNNCell, argument_error, check_like_cell, function_of
+from tpk.layers.rnn_cell.base import RNNCell, argument_error, check_like_cell
 
 _logger = logging.getLogger(__name__)
 
 
 class MultiRNNCell(RNNCell):
-    """Cells on top of each other: the outputs of each are the inputs of the next.
+    """A stack of cells: the outputs of each are the inputs of the next.
 
-    Variables are those of the cells, each in a scope ``cell_0``, ``cell_1``, ... within that of this cell,
-    ``multi_rnn_cell``.
+    The variables are those of the cells, in the scopes ``cell_0``, ``cell_1``, ... of ``multi_rnn_cell``.
 
     Args:
-        cells: from the lowest to the highest. One that occurs twice has the same variables in both places.
-        state_is_tuple: whether the state is a tuple with the state of each cell; else they are side by side in one
-            tensor, for which none of them may be a tuple.
+        cells: the cells, from the lowest to the highest. A cell that occurs twice shares its variables.
+        state_is_tuple: whether the state is a tuple with the state of each cell; otherwise it is one tensor, the
+            concatenation of the states, none of which may be a tuple.
 
     Raises:
-        ConfigError: if there are no cells, or something else than cells, or states that cannot be side by side.
+        ConfigError: if `cells` is empty or contains something else, or their states cannot be concatenated.
 
     Example:
         ```python
@@ -43,8 +42,8 @@ class MultiRNNCell(RNNCell):
             check_like_cell(self, cell, f"cells[{index}]")
         if len({id(cell) for cell in cells}) < len(cells):
             _logger.warning(
-                "MultiRNNCell: a cell occurs twice, and has the same variables in both places. If that is not wanted, "
-                "make a cell for each place, as in [LSTMCell(128) for _ in range(2)]."
+                "MultiRNNCell: a cell occurs twice, and shares its variables. If that is not intended, make a cell for "
+                "each place, as in [LSTMCell(128) for _ in range(2)]."
             )
         self._cells = list(cells)
         self._state_is_tuple = state_is_tuple
@@ -56,7 +55,7 @@ class MultiRNNCell(RNNCell):
 
     @property
     def state_size(self) -> Any:
-        """The size of each cell's state, a tuple; their sum, if the state is no tuple."""
+        """The sizes of the states, a tuple; their sum if the state is one tensor."""
         sizes = tuple(cell.state_size for cell in self._cells)
         return sizes if self._state_is_tuple else sum(sizes)
 
@@ -66,7 +65,7 @@ class MultiRNNCell(RNNCell):
         return self._cells[-1].output_size
 
     def zero_state(self, batch_size: Any, dtype: Any) -> Any:
-        """Return what the cells' own `zero_state` are."""
+        """Return the `zero_state` of each cell."""
         if not self._state_is_tuple:
             return super().zero_state(batch_size, dtype)
         with tf.name_scope("MultiRNNCellZeroState"):
@@ -91,7 +90,7 @@ class MultiRNNCell(RNNCell):
 
 
 class CellWrapper(RNNCell):
-    """A cell that has no variables and no scope of its own, and the sizes and the state of the cell that it wraps."""
+    """A cell without variables and scope of its own, with the sizes and the state of the wrapped cell."""
 
     def __init__(self, cell: Any) -> None:
         super().__init__()
@@ -100,16 +99,16 @@ class CellWrapper(RNNCell):
 
     @property
     def state_size(self) -> Any:
-        """That of the wrapped cell."""
+        """The size of the wrapped cell."""
         return self._cell.state_size
 
     @property
     def output_size(self) -> Any:
-        """That of the wrapped cell."""
+        """The size of the wrapped cell."""
         return self._cell.output_size
 
     def zero_state(self, batch_size: Any, dtype: Any) -> Any:
-        """Return that of the wrapped cell."""
+        """Return the state of the wrapped cell."""
         with tf.name_scope(f"{type(self).__name__}ZeroState"):
             return self._cell.zero_state(batch_size, dtype)
 
@@ -119,10 +118,10 @@ class ResidualWrapper(CellWrapper):
 
     Args:
         cell: the cell to wrap.
-        residual_fn: maps inputs and outputs of the cell to the outputs; None adds them, which must be of one shape.
+        residual_fn: maps inputs and outputs of the cell to the outputs; None adds them, so their shapes must agree.
 
     Raises:
-        ConfigError: if `cell` is no cell, or inputs and outputs cannot be added.
+        ConfigError: if `cell` is not a cell, or inputs and outputs cannot be added.
 
     Example:
         ```python
@@ -132,10 +131,10 @@ class ResidualWrapper(CellWrapper):
 
     def __init__(self, cell: Any, residual_fn: Callable[[Any, Any], Any] | None = None) -> None:
         super().__init__(cell)
-        self._residual_fn = function_of(self, "residual_fn", residual_fn)
+        self._residual_fn = residual_fn
 
     def __call__(self, inputs: Any, state: Any, scope: Any = None) -> tuple[Any, Any]:
-        """Compute the outputs with what the inputs add, and the next state; arguments are those of `RNNCell`."""
+        """Compute the outputs with the inputs added, and the next state; the arguments are those of `RNNCell`."""
         outputs, state = self._cell(inputs, state, scope=scope)
         if self._residual_fn is not None:
             return self._residual_fn(inputs, outputs), state
@@ -153,14 +152,14 @@ class ResidualWrapper(CellWrapper):
 
 
 class DeviceWrapper(CellWrapper):
-    """A cell whose ops and variables are on a device.
+    """A cell with its ops and variables on a device.
 
     Args:
         cell: the cell to wrap.
-        device: what `tf.device` takes, such as ``"/device:GPU:1"``.
+        device: the argument of `tf.device`, such as ``"/device:GPU:1"``.
 
     Raises:
-        ConfigError: if `cell` is no cell.
+        ConfigError: if `cell` is not a cell.
 
     Example:
         ```python
@@ -173,12 +172,12 @@ class DeviceWrapper(CellWrapper):
         self._device = device
 
     def zero_state(self, batch_size: Any, dtype: Any) -> Any:
-        """Return that of the wrapped cell, on the device."""
+        """Return the state of the wrapped cell, on the device."""
         with tf.device(self._device):
             return super().zero_state(batch_size, dtype)
 
     def __call__(self, inputs: Any, state: Any, scope: Any = None) -> tuple[Any, Any]:
-        """Compute outputs and next state on the device; arguments are those of `RNNCell`."""
+        """Compute outputs and next state on the device; the arguments are those of `RNNCell`."""
         with tf.device(self._device):
             outputs, state = self._cell(inputs, state, scope=scope)
         return outputs, state

@@ -1,4 +1,4 @@
-"""Dropout of what goes into a cell, of what comes out, and of its state."""
+"""Dropout of the inputs, the outputs and the state of a cell."""
 
 from __future__ import annotations
 
@@ -10,40 +10,39 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError
 from tpk.graph import random
-from tpk.layers.rnn_cell.base import argument_error, function_of, outermost_graph
+from tpk.layers.rnn_cell.base import argument_error, outermost_graph
 from tpk.layers.rnn_cell.composition import CellWrapper
 from tpk.layers.rnn_cell.lstm import LSTMStateTuple
 
 
 def _all_but_memories(state: Any) -> Any:
-    """What is dropped of a state by default: not the memory of an LSTM, which is to last (Gal and Ghahramani)."""
+    """Exclude the memory of an LSTM, which is meant to last (Gal and Ghahramani)."""
     return LSTMStateTuple(c=False, h=True) if isinstance(state, LSTMStateTuple) else True
 
 
 class DropoutWrapper(CellWrapper):
-    """A cell with dropout: in each step, random elements are zero, and the others are scaled by ``1 / keep_prob``.
+    """A cell with dropout: each step sets random elements to zero, and scales the others by ``1 / keep_prob``.
 
-    What is dropped depends on the seed of the graph, the name of the op with its tower, the global step and the step of
-    the sequence, and so a training that is resumed drops the same; see `tpk.graph.random`. In inference, pass 1.
+    The mask depends on the seed of the graph, the name of the op with its tower, the global step and the step of the
+    sequence, so a resumed training drops the same elements; see `tpk.graph.random`. In inference, pass 1.
 
-    With the control flow of TensorFlow 1, which is not the default, `dynamic_rnn` takes no dropout but a variational
-    one.
+    With the control flow of TensorFlow 1, which is not the default, `dynamic_rnn` supports variational dropout only.
 
     Args:
         cell: the cell to wrap.
         input_keep_prob: the fraction of inputs to keep, in (0, 1]; a number or a scalar tensor. 1 adds no ops.
         output_keep_prob: the same for outputs.
-        state_keep_prob: the same for the next state, but for the memory of an `LSTMStateTuple`.
-        variational_recurrent: whether all steps of the sequence, and all sequences of the batch, drop the same elements
-            (Gal and Ghahramani, 2016, https://arxiv.org/abs/1512.05287).
-        input_size: is not needed, as the inputs tell it.
-        dtype: is not needed, as the inputs tell it.
-        seed: on which the masks depend besides the others; another seed gives other masks.
-        dropout_state_filter_visitor: says of which parts of the state elements are dropped: it takes the state, or a
-            part, and returns a boolean for all of it, or a structure of booleans for its parts.
+        state_keep_prob: the same for the next state, except the memory of an `LSTMStateTuple`.
+        variational_recurrent: whether to drop the same elements in all steps of the sequence and all sequences of the
+            batch (Gal and Ghahramani, 2016, https://arxiv.org/abs/1512.05287).
+        input_size: not needed; the inputs have it.
+        dtype: not needed; the inputs have it.
+        seed: the op-level seed; another seed gives other masks.
+        dropout_state_filter_visitor: selects the parts of the state to drop from: takes the state, or a part of it, and
+            returns a boolean for all of it, or a structure of booleans for its parts.
 
     Raises:
-        ConfigError: if `cell` is no cell, or a fraction cannot be.
+        ConfigError: if `cell` is not a cell, or a fraction is invalid.
 
     Example:
         ```python
@@ -71,21 +70,20 @@ class DropoutWrapper(CellWrapper):
         }
         self._is_variational = variational_recurrent
         self._seed = seed
-        visitor = function_of(self, "dropout_state_filter_visitor", dropout_state_filter_visitor)
-        self._drops = visitor or _all_but_memories
+        self._filter_state = dropout_state_filter_visitor or _all_but_memories
         self._noise: dict[str, Any] = {}
 
     def __call__(self, inputs: Any, state: Any, scope: Any = None) -> tuple[Any, Any]:
-        """Compute outputs and next state with dropout; arguments are those of `RNNCell`."""
+        """Compute outputs and next state with dropout; the arguments are those of `RNNCell`."""
         outermost_graph(self)
         inputs = self._drop_all("input", inputs)
         outputs, state = self._cell(inputs, state, scope=scope)
         if self._keep_probs["state"] is not None:
-            state = self._drop_of_state(state, "state")
+            state = self._drop_all("state", state, self._dropped_tensors(state))
         return self._drop_all("output", outputs), state
 
     def _keep_prob(self, what: str, value: Any) -> Any:
-        """Return the fraction to keep, or None if it is known to be all."""
+        """Return the fraction to keep, or None if it is known to be 1."""
         static = tf.get_static_value(value) if tf.is_tensor(value) else value
         if static is None:
             return value
@@ -95,35 +93,33 @@ class DropoutWrapper(CellWrapper):
             raise argument_error(self, what, value, "a number in (0, 1], or a scalar tensor", remedy)
         return None if number == 1 else float(number)
 
-    def _drop_all(self, what: str, values: Any) -> Any:
+    def _drop_all(self, what: str, values: Any, chosen: list[bool] | None = None) -> Any:
+        """Drop elements of all tensors in a structure, or of the chosen ones."""
         if self._keep_probs[what] is None:
             return values
-        flat = [self._drop(what, f"{what}_{index}", value) for index, value in enumerate(tf.nest.flatten(values))]
-        return tf.nest.pack_sequence_as(values, flat)
+        flat = tf.nest.flatten(values)
+        dropped = [
+            self._drop(what, f"{what}_{index}", value) if chosen is None or chosen[index] else value
+            for index, value in enumerate(flat)
+        ]
+        return tf.nest.pack_sequence_as(values, dropped)
 
-    def _drop_of_state(self, state: Any, name: str) -> Any:
-        """Drop elements of those parts of a state of which the visitor says so."""
-        drops = self._drops(state)
-        if isinstance(drops, bool):
-            if not drops or isinstance(state, tf.TensorArray):
-                return state
-            if not tf.nest.is_nested(state):
-                return self._drop("state", name, state)
-            return _rebuilt(state, [self._drop_of_state(part, f"{name}_{key}") for key, part in _parts(state)])
-        verdicts = [verdict for _, verdict in _parts(drops)] if tf.nest.is_nested(drops) else [drops]
+    def _dropped_tensors(self, state: Any) -> list[bool]:
+        """For each tensor of a state, return whether to drop elements of it."""
+        answer = self._filter_state(state)
+        if isinstance(answer, bool) and not tf.nest.is_nested(state):
+            return [answer and not isinstance(state, tf.TensorArray)]
         parts = _parts(state) if tf.nest.is_nested(state) else []
-        if len(verdicts) != len(parts) or not all(isinstance(verdict, bool) for verdict in verdicts):
+        answers = [answer] * len(parts) if isinstance(answer, bool) else _parts(answer)
+        if len(answers) != len(parts) or not all(isinstance(each, bool) for each in answers):
             raise ConfigError(
-                f"DropoutWrapper: dropout_state_filter_visitor returned {drops!r} for the state {state!r}, expected a "
+                f"DropoutWrapper: dropout_state_filter_visitor returned {answer!r} for the state {state!r}, expected a "
                 "boolean, or as many booleans as the state has parts. Return True to drop elements of all of it."
             )
-        return _rebuilt(
-            state,
-            [
-                self._drop_of_state(part, f"{name}_{key}") if verdict else part
-                for (key, part), verdict in zip(parts, verdicts, strict=True)
-            ],
-        )
+        dropped: list[bool] = []
+        for part, wanted in zip(parts, answers, strict=True):
+            dropped += self._dropped_tensors(part) if wanted else [False] * len(tf.nest.flatten(part))
+        return dropped
 
     def _drop(self, what: str, name: str, value: Any) -> Any:
         keep_prob, value = self._keep_probs[what], tf.convert_to_tensor(value)
@@ -136,7 +132,7 @@ class DropoutWrapper(CellWrapper):
                     f"DropoutWrapper(variational_recurrent=True): the shape of what is dropped is {value.shape}, and "
                     "one mask for all steps needs to know all but the batch. Set it with set_shape."
                 )
-            # Outside of the loop, so that all steps see the same.
+            # Outside of the loop, so that all steps use the same noise.
             with tf.init_scope():
                 self._noise[name] = random.uniform([1, *sizes], seed=self._seed, name=f"{what}_mask")
         with tf.name_scope(f"{what}_dropout"):
@@ -144,15 +140,8 @@ class DropoutWrapper(CellWrapper):
             return tf.where(kept, value / tf.cast(keep_prob, value.dtype), tf.zeros([], value.dtype))
 
 
-def _parts(structure: Any) -> list[tuple[Any, Any]]:
-    """The parts of one level of a structure, with their keys, in the order of `tf.nest`."""
+def _parts(structure: Any) -> list[Any]:
+    """The parts of one level of a structure, in the order of `tf.nest`."""
     if isinstance(structure, dict):
-        return [(key, structure[key]) for key in sorted(structure)]
-    return list(enumerate(structure))
-
-
-def _rebuilt(structure: Any, parts: list[Any]) -> Any:
-    """A structure like this one, of these parts."""
-    if isinstance(structure, dict):
-        return type(structure)(zip(sorted(structure), parts, strict=True))
-    return type(structure)(*parts) if hasattr(structure, "_fields") else type(structure)(parts)
+        return [structure[key] for key in sorted(structure)]
+    return list(structure) if tf.nest.is_nested(structure) else [structure]

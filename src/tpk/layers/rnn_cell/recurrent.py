@@ -7,12 +7,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.layers.layer_scope import ZEROS, Function
-from tpk.layers.rnn_cell.base import RNNCell, size_of
+from tpk.checks import check_at_least
+from tpk.layers.layer_scope import ONES, ZEROS, Function
+from tpk.layers.rnn_cell.base import RNNCell
 
 
 class DenseCell(RNNCell, ABC):
-    """A cell whose gates are dense layers of its inputs of shape [batch, features] and its state."""
+    """A cell whose gates are dense layers of its state and its inputs, of shape [batch, features]."""
 
     def __init__(
         self,
@@ -24,7 +25,8 @@ class DenseCell(RNNCell, ABC):
         trainable: bool,
     ) -> None:
         super().__init__(trainable, name, dtype, reuse)
-        self.num_units = size_of(self, "num_units", num_units)
+        check_at_least(self, 1, num_units=num_units)
+        self.num_units = num_units
         self._given_activation = activation
         self._activation: Function = tf.tanh
 
@@ -49,7 +51,7 @@ class DenseCell(RNNCell, ABC):
 
     @abstractmethod
     def make_variables(self, features: int) -> None:
-        """Make the variables for inputs of so many features."""
+        """Make the variables for inputs with this number of features."""
 
 
 class BasicRNNCell(DenseCell):
@@ -58,15 +60,15 @@ class BasicRNNCell(DenseCell):
     Variables: ``kernel`` of shape [features + units, units], and ``bias`` of shape [units].
 
     Args:
-        num_units: how many outputs there are.
-        activation: a function, or its name in `tf.nn`; None is the hyperbolic tangent.
-        reuse: whether to take existing variables: None, True or `tf.compat.v1.AUTO_REUSE`.
-        name: the variable scope; None means ``basic_rnn_cell``, made unique.
-        dtype: of the variables; None means that of the inputs.
+        num_units: the number of outputs.
+        activation: a function, or its name in `tf.nn`; None for the hyperbolic tangent.
+        reuse: whether to use existing variables: None, True or `tf.compat.v1.AUTO_REUSE`.
+        name: the variable scope; None for ``basic_rnn_cell``, made unique.
+        dtype: the dtype of the variables; None for that of the inputs.
         trainable: whether the variables belong to ``TRAINABLE_VARIABLES``.
 
     Raises:
-        ConfigError: if an argument, or the shape or dtype of the inputs, cannot be; it names the cell.
+        ConfigError: if an argument, or the shape or dtype of the inputs, is invalid; it names the cell.
 
     Example:
         ```python
@@ -105,19 +107,19 @@ class GRUCell(DenseCell):
     [units].
 
     Args:
-        num_units: how many outputs there are.
-        activation: a function, or its name in `tf.nn`; None is the hyperbolic tangent.
-        reuse: whether to take existing variables: None, True or `tf.compat.v1.AUTO_REUSE`.
-        kernel_initializer: an initializer of both kernels, or its name; None means the enclosing variable scope's, and
-            where that has none, Glorot-uniform.
-        bias_initializer: an initializer of both biases, or its name; None means ones for the gates, so that the state
-            is neither reset nor updated much at first, and zeros for the candidate.
-        name: the variable scope; None means ``gru_cell``, made unique.
-        dtype: of the variables; None means that of the inputs.
+        num_units: the number of outputs.
+        activation: a function, or its name in `tf.nn`; None for the hyperbolic tangent.
+        reuse: whether to use existing variables: None, True or `tf.compat.v1.AUTO_REUSE`.
+        kernel_initializer: an initializer of both kernels, or its name; None for the one of the enclosing variable
+            scope, or else Glorot-uniform.
+        bias_initializer: an initializer of both biases, or its name; None for ones for the gates, so that the state is
+            neither reset nor updated much at first, and zeros for the candidate.
+        name: the variable scope; None for ``gru_cell``, made unique.
+        dtype: the dtype of the variables; None for that of the inputs.
         trainable: whether the variables belong to ``TRAINABLE_VARIABLES``.
 
     Raises:
-        ConfigError: if an argument, or the shape or dtype of the inputs, cannot be; it names the cell.
+        ConfigError: if an argument, or the shape or dtype of the inputs, is invalid; it names the cell.
 
     Example:
         ```python
@@ -142,12 +144,11 @@ class GRUCell(DenseCell):
         self._bias_initializer = bias_initializer
 
     def make_variables(self, features: int) -> None:
-        """Make kernel and bias of the gates, and of the candidate."""
+        """Make kernel and bias of the gates and of the candidate."""
         units, rows = self.num_units, features + self.num_units
         bias = self._bias_initializer
-        ones = tf.compat.v1.ones_initializer()
         self._gate_kernel = self.add_variable("gates/kernel", [rows, 2 * units], self._kernel_initializer)
-        self._gate_bias = self.add_variable("gates/bias", [2 * units], ones if bias is None else bias)
+        self._gate_bias = self.add_variable("gates/bias", [2 * units], ONES if bias is None else bias)
         self._candidate_kernel = self.add_variable("candidate/kernel", [rows, units], self._kernel_initializer)
         self._candidate_bias = self.add_variable("candidate/bias", [units], ZEROS if bias is None else bias)
 

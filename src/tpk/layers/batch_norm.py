@@ -1,4 +1,4 @@
-"""Computation of a batch normalization, once its variables are there: by a fused kernel, or by elementary ops."""
+"""The ops of a batch normalization, given its variables: a fused kernel, or elementary ops."""
 
 from __future__ import annotations
 
@@ -10,23 +10,21 @@ import tensorflow as tf
 
 from tpk.layers.conditional_batch_norm import ConditionalFusedBatchNorm
 from tpk.layers.cross_tower import sum_across_towers
-from tpk.layers.layer_scope import TrainingFlag
-
-HALF_PRECISION = (tf.float16, tf.bfloat16)
+from tpk.layers.layer_scope import HALF_PRECISION, TrainingFlag
 
 _Moments = tuple[Any, Any, Any]
-"""Mean and variance by which to normalize, and the variance of which to take the moving average."""
+"""The mean and the variance to normalize by, and the variance for the moving average."""
 
 
 @attrs.frozen
 class BatchNorm:
-    """A batch normalization. Either way to compute it returns the outputs, and the ops that update the averages.
+    """A batch normalization. Each method that computes it returns the outputs, and the ops that update the averages.
 
     Attributes:
         flag: whether it is training.
         axes: the axes of the features, counted from the first.
-        epsilon: what is added to the variance.
-        momentum: the share of the moving averages that stays in each step.
+        epsilon: a number, added to the variance.
+        momentum: the decay of the moving averages.
         gamma: the scale, or None.
         beta: the offset, or None.
         moving_mean: the moving average of the mean.
@@ -43,13 +41,13 @@ class BatchNorm:
     moving_variance: Any
 
     def has_fused_kernel(self, inputs: Any) -> bool:
-        """Whether the fused kernel can do it: for images or volumes, with channels first or last."""
+        """Whether the fused kernel supports it: for images or volumes, with channels first or last."""
         rank = inputs.shape.rank
         dtypes = (*HALF_PRECISION, tf.float32)
         return rank in (4, 5) and self.axes in ([1], [rank - 1]) and inputs.dtype.base_dtype in dtypes
 
     def fused(self, inputs: Any) -> tuple[Any, list[Any]]:
-        """Compute it by the fused kernel; the variance that it averages is the unbiased one."""
+        """Use the fused kernel; the moving variance is unbiased."""
         dtype, shape = self.moving_mean.dtype.base_dtype, self.moving_mean.shape
         beta = tf.constant(0.0, dtype, shape) if self.beta is None else self.beta
         gamma = tf.constant(1.0, dtype, shape) if self.gamma is None else self.gamma
@@ -88,15 +86,15 @@ class BatchNorm:
         return outputs, [update.op for update in updates]
 
     def composed(self, inputs: Any) -> tuple[Any, list[Any]]:
-        """Compute it by elementary ops; the variance that it averages is the biased one."""
+        """Use elementary ops; the moving variance is biased."""
         return self._compute(inputs, self._moments)
 
     def synchronized(self, inputs: Any, averages_unbiased: bool) -> tuple[Any, list[Any]]:
-        """Compute it by elementary ops, in training from mean and variance over the batches of all towers.
+        """Use elementary ops, and in training mean and variance of the batches of all towers.
 
         Args:
-            inputs: what is normalized.
-            averages_unbiased: whether the variance that it averages is the unbiased one, as in the fused kernel.
+            inputs: the tensor to normalize.
+            averages_unbiased: whether the moving variance is unbiased, as with the fused kernel.
         """
         bias = 1 if averages_unbiased else 0
         return self._compute(inputs, lambda values: self._moments_across_towers(values, bias))
@@ -125,9 +123,9 @@ class BatchNorm:
         return mean, variance, variance
 
     def _moments_across_towers(self, values: Any, bias: int) -> _Moments:
-        """The moments by two passes, as `tf.nn.moments` does: the variance from deviations from the joint mean.
+        """Compute the moments in two passes, like `tf.nn.moments`: the variance from deviations from the joint mean.
 
-        Sums of squares would take one exchange less between the towers, but cancel where the mean is large against
+        The sum of squares would save an exchange between the towers, but cancels where the mean is large compared to
         the deviations (Chan, Golub and LeVeque, "Algorithms for computing the sample variance", 1983).
         """
         axes, keepdims = self._other_axes(values), len(self.axes) > 1
@@ -138,14 +136,14 @@ class BatchNorm:
         sizes = tf.gather(tf.shape(values), axes)
         count = sum_across_towers(tf.reduce_prod(tf.cast(sizes, values.dtype)), "count")
         mean = total(values, "sum") / count
-        # The deviations sum to zero, so the variance does not change with the mean.
+        # The deviations sum to zero, so the gradient with respect to the mean is zero.
         center = self._broadcast(tf.stop_gradient(mean), values)
         sum_of_squares = total(tf.math.squared_difference(values, center), "sum_of_squares")
         averaged = sum_of_squares / tf.maximum(count - bias, 1)
         return *self._in_training(mean, sum_of_squares / count), averaged
 
     def _in_training(self, mean: Any, variance: Any) -> tuple[Any, Any]:
-        """These in training, else the moving ones."""
+        """Return these in training, and the moving averages otherwise."""
         return (
             self.flag.choose(lambda: mean, lambda: tf.convert_to_tensor(self.moving_mean)),
             self.flag.choose(lambda: variance, lambda: tf.convert_to_tensor(self.moving_variance)),
@@ -158,7 +156,7 @@ class BatchNorm:
         return self.flag.choose(lambda: _move_average(average, value, self.momentum), lambda: average).op
 
     def _broadcast(self, parameter: Any, values: Any) -> Any:
-        """Give a vector of features a shape that broadcasts to `values`, where its own does not."""
+        """Reshape a vector of features so that it broadcasts to `values`, if necessary."""
         rank = values.shape.rank
         if parameter is None or self.axes == [rank - 1] or len(self.axes) > 1:
             return parameter

@@ -1,4 +1,4 @@
-"""Layer scope: what one layer is called with, where its variables get their names, where its losses are collected."""
+"""The scope of a layer: checks its arguments, names its variables, and collects its losses."""
 
 from __future__ import annotations
 
@@ -18,24 +18,20 @@ from tpk.errors import ConfigError
 from tpk.graph.scopes import check_can_be_collected, current_tower
 
 Sizes = int | Sequence[int]
-"""A size for each spatial axis, such as (height, width) or ``images.shape[1:3]``, or one integer for all of them."""
+"""A size for each spatial axis, such as (height, width) or ``images.shape[1:3]``, or one integer for all axes."""
 
 Function = Callable[[Any], Any]
 """An activation, a regularizer or a constraint."""
 
-_ACTIVATIONS = (
-    *("elu", "gelu", "leaky_relu", "log_softmax", "relu", "relu6", "selu", "sigmoid", "silu"),
-    *("softmax", "softplus", "softsign", "swish", "tanh"),
-)
-_INITIALIZERS = (
-    *("glorot_normal", "glorot_uniform", "he_normal", "he_uniform", "identity", "lecun_normal"),
-    *("lecun_uniform", "ones", "orthogonal", "zeros"),
-)
+VariableOptions = tuple[Any, Function | None, Function | None]
+"""The initializer, the regularizer and the constraint of a variable."""
+
 _SET_SHAPE = "Reshape them; where the static shape is unknown, set it with set_shape or in the placeholder."
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
+HALF_PRECISION = (tf.float16, tf.bfloat16)
 ZEROS = tf.compat.v1.zeros_initializer()
 ONES = tf.compat.v1.ones_initializer()
 
@@ -67,28 +63,34 @@ def of_rank(
 def open_layer(
     kind: str, inputs: Any, name: Any = None, reuse: Any = None, *, default_name: str | None = None
 ) -> Iterator[LayerScope]:
-    """Open the variable scope and the name scope of a layer; all that it adds to the graph belongs inside.
+    """Open the variable scope and the name scope of a layer, in which it adds its ops and variables to the graph.
 
     Args:
-        kind: what the layer is, such as ``"conv2d"``.
-        inputs: what it is applied to: anything that converts to a dense tensor.
-        name: the variable scope: a name that is taken as it stands, or a `tf.compat.v1.VariableScope`.
-        reuse: as `tf.compat.v1.variable_scope` takes it: None, False, True or `tf.compat.v1.AUTO_REUSE`.
-        default_name: the variable scope if there is no `name`; None means `kind`. It is made unique in the
-            enclosing scope, unless `reuse` asks for what is there.
+        kind: the kind of layer, such as ``"conv2d"``.
+        inputs: a dense tensor, or a value that converts to one.
+        name: the variable scope: a name, which is used unchanged, or a `tf.compat.v1.VariableScope`.
+        reuse: as in `tf.compat.v1.variable_scope`: None, False, True or `tf.compat.v1.AUTO_REUSE`.
+        default_name: the variable scope if there is no `name`; None for `kind`. It is made unique in the enclosing
+            scope, unless `reuse` is set.
 
     Yields:
         The open `LayerScope`.
 
     Raises:
-        ConfigError: if TensorFlow executes eagerly, or the inputs are no dense tensor.
+        ConfigError: if TensorFlow executes eagerly, or the inputs do not convert to a dense tensor.
     """
     if tf.executing_eagerly():
         raise ConfigError(
             f"{kind} adds to a graph, but TensorFlow executes eagerly here. Build the model inside "
             "`with tf.Graph().as_default():`; a trainer does so when it calls the tower function."
         )
-    inputs = _dense_tensor(kind, inputs)
+    try:
+        inputs = tf.convert_to_tensor(inputs)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"{kind}: the inputs are of type {type(inputs).__name__}, expected a dense tensor or a value that converts "
+            "to one. Convert them first, e.g. with tf.sparse.to_dense or RaggedTensor.to_tensor."
+        ) from error
     default_name = default_name or kind
     if not name:
         name = default_name if reuse else None
@@ -103,8 +105,8 @@ class LayerScope:
     """An open layer.
 
     Attributes:
-        kind: what the layer is, such as ``"conv2d"``.
-        inputs: what it is applied to, a tensor.
+        kind: the kind of layer, such as ``"conv2d"``.
+        inputs: a tensor.
     """
 
     def __init__(self, kind: str, inputs: Any, variable_scope: Any) -> None:
@@ -119,7 +121,7 @@ class LayerScope:
 
     @property
     def shape(self) -> tuple[int | None, ...] | None:
-        """The static shape of the inputs, with None for unknown sizes; None if not even the rank is known."""
+        """The static shape of the inputs, with None for unknown sizes; None if the rank is unknown."""
         shape = self.inputs.shape
         return None if shape.rank is None else tuple(shape.as_list())
 
@@ -133,26 +135,26 @@ class LayerScope:
         trainable: bool = True,
         dtype: Any = None,
     ) -> Any:
-        """Create the variable `name` of this layer, or get it if the scope reuses.
+        """Create the variable `name` of this layer, or get it if the scope reuses variables.
 
-        The loss of `regularizer` is collected when the variable is created, and not again when it is reused.
-        That of the enclosing variable scope's regularizer is collected besides.
+        The losses of `regularizer` and of the enclosing variable scope's regularizer are collected when the variable is
+        created, not when it is reused.
 
         Args:
             name: the name within the layer, such as ``"kernel"``.
             shape: the static shape.
-            dtype: None means that of the inputs.
-            initializer: an initializer or its name; None means the enclosing variable scope's, and where that
-                has none, Glorot-uniform.
+            initializer: an initializer or its name; None for the one of the enclosing variable scope, or else
+                Glorot-uniform.
             regularizer: maps the variable to a scalar loss, or to None for no loss.
             constraint: maps the variable to its projection after an optimizer's update.
             trainable: whether it belongs to the trainable variables.
+            dtype: None for that of the inputs.
 
         Returns:
-            The variable, or what a custom getter of the enclosing scope makes of it.
+            The variable, or what a custom getter of the enclosing scope returns for it.
 
         Raises:
-            ConfigError: if there is a loss inside of a `tf.cond`, a `tf.while_loop` or a function.
+            ConfigError: if a loss is made inside of a `tf.cond`, a `tf.while_loop` or a function.
         """
         regularize = self.function_of(f"the regularizer of {name}", regularizer)
         existing = {id(variable) for variable in tf.compat.v1.global_variables()} if regularize else set()
@@ -165,7 +167,7 @@ class LayerScope:
                 constraint=self.function_of(f"the constraint of {name}", constraint),
                 trainable=bool(trainable),
             )
-            # A custom getter may return something else than the variable, so look for what is new in the graph.
+            # A custom getter may return something else, so look for new variables in the graph.
             if regularize and any(id(each) not in existing for each in tf.compat.v1.global_variables()):
                 for part in _parts(variable):
                     with tf.name_scope(f"{name}/Regularizer"):
@@ -185,11 +187,27 @@ class LayerScope:
         """Create or get the variable ``bias``; return None if `use_bias` is false."""
         return self.variable("bias", [size], initializer, regularizer, constraint, trainable) if use_bias else None
 
-    def statistic(self, name: str, shape: Sequence[int], *, dtype: Any, initializer: Any) -> Any:
-        """Create or get a variable that no gradient changes, such as a moving average.
+    @property
+    def work_dtype(self) -> Any:
+        """The dtype of normalizations and their variables: float32 for 16-bit inputs, whose sums would lose digits."""
+        dtype = self.inputs.dtype.base_dtype
+        return tf.float32 if dtype in HALF_PRECISION else dtype
 
-        It is never partitioned, as it is assigned to as a whole; replicas of a `tf.distribute` strategy
-        average it when they read it.
+    def scale_and_offset(
+        self, shape: Sequence[int], gamma: VariableOptions | None, beta: VariableOptions | None, trainable: bool
+    ) -> tuple[Any, Any]:
+        """Create or get the variables ``gamma`` and ``beta`` of a normalization; None stays None."""
+        dtype = self.work_dtype
+        return (
+            None if gamma is None else self.variable("gamma", shape, *gamma, trainable, dtype),
+            None if beta is None else self.variable("beta", shape, *beta, trainable, dtype),
+        )
+
+    def statistic(self, name: str, shape: Sequence[int], initializer: Any) -> Any:
+        """Create or get a variable of a normalization that no gradient changes, such as a moving average.
+
+        It is never partitioned, because it is assigned as a whole; replicas of a `tf.distribute` strategy read the mean
+        over all replicas.
         """
         # The scope object is this layer's own, and statistics are the last variables of a layer.
         self._variable_scope.set_partitioner(None)
@@ -197,7 +215,7 @@ class LayerScope:
             return tf.compat.v1.get_variable(
                 name,
                 shape,
-                dtype=dtype,
+                dtype=self.work_dtype,
                 initializer=self.initializer_of(f"the initializer of {name}", initializer),
                 trainable=False,
                 synchronization=tf.VariableSynchronization.ON_READ,
@@ -214,7 +232,7 @@ class LayerScope:
     ) -> Any:
         """Add `bias`, apply `activation`, and collect the loss of `activity_regularizer`, divided by the batch size."""
         if bias is not None and tensor_format == "NCW":
-            # `tf.compat.v1.layers` adds no other way to sequences with channels first, and so makes as many ops.
+            # As `tf.compat.v1.layers` does it, for the same number of ops.
             outputs += tf.reshape(bias, [1, bias.shape[0], 1])
         elif bias is not None:
             outputs = tf.nn.bias_add(outputs, bias, data_format=tensor_format)
@@ -231,18 +249,18 @@ class LayerScope:
         return outputs
 
     def one_of(self, what: str, value: str, known: Sequence[str]) -> str:
-        """Return the one of `known` that `value` is, in whatever case."""
+        """Return `value` in lower case, which must be one of `known`."""
         choice = value.lower() if isinstance(value, str) else value
         if choice not in known:
             raise self.error(what, value, " or ".join(map(repr, known)), f"Pass e.g. {what}={known[0]!r}.")
         return choice
 
     def is_channels_first(self, data_format: str) -> bool:
-        """Take ``"channels_last"`` or ``"channels_first"``."""
+        """Check that `data_format` is ``"channels_last"`` or ``"channels_first"``; return whether it is the latter."""
         return self.one_of("data_format", data_format, ("channels_last", "channels_first")) == "channels_first"
 
     def sizes_of(self, what: str, value: Sizes, count: int) -> tuple[int, ...]:
-        """Return `count` positive integers, which may be given as one for all."""
+        """Return `count` positive integers; a single one stands for all."""
         try:
             sizes = tuple(
                 map(operator.index, value if isinstance(value, Sequence | tf.TensorShape) else [value] * count)
@@ -256,7 +274,7 @@ class LayerScope:
         return sizes
 
     def count_of(self, what: str, value: float) -> int:
-        """Return a positive integer; a float can stand for it if nothing is lost, as 32.0 for 32."""
+        """Return a positive integer, which may be given as a whole float such as 32.0."""
         try:
             count = int(value) if int(value) == value else 0
         except (TypeError, ValueError, OverflowError):
@@ -266,13 +284,13 @@ class LayerScope:
         return count
 
     def number_of(self, what: str, value: Any, example: float) -> float:
-        """Return a real number, one of NumPy's too, as a float."""
+        """Return a real number as a float."""
         if not isinstance(value, Real):
             raise self.error(what, value, "a number", f"Pass e.g. {what}={example}.")
         return float(value)
 
     def number_or_tensor_of(self, what: str, value: Any, example: float, dtype: Any) -> Any:
-        """Return a real number as a float, and a scalar tensor or variable of any real type as a tensor of `dtype`."""
+        """Return a real number as a float, and a scalar tensor or variable as a tensor of `dtype`."""
         if isinstance(value, tf.Variable | np.ndarray) or tf.is_tensor(value):
             tensor = tf.convert_to_tensor(value)
             if tensor.shape.rank in (0, None) and (tensor.dtype.is_floating or tensor.dtype.is_integer):
@@ -282,22 +300,22 @@ class LayerScope:
         raise self.error(what, value, "a number or a scalar tensor", f"Pass e.g. {what}={example}.")
 
     def known_rank(self, at_least: int, axes: str) -> int:
-        """Return the rank of the inputs, which must be known; `axes` names them in the error."""
+        """Return the rank of the inputs, which must be known; `axes` describes the shape in the error."""
         if self.shape is None or len(self.shape) < at_least:
             expected = f"a shape of rank {at_least} or more: {axes}"
             raise self.error("the shape of the inputs", self.shape, expected, _SET_SHAPE)
         return len(self.shape)
 
     def known_size(self, axis: int, what: str) -> int:
-        """Return the size of the inputs along `axis`, which must be known, as shapes of variables depend on it."""
+        """Return the size of the inputs along `axis`, which must be known; `what` describes it in the error."""
         size = None if self.shape is None else self.shape[axis]
         if size is None:
-            expected = f"a shape whose axis {axis}, the {what}, is known, as that of a variable depends on it"
+            expected = f"a shape whose axis {axis}, the {what}, is known, because the shape of a variable depends on it"
             raise self.error("the shape of the inputs", self.shape, expected, _SET_SHAPE)
         return size
 
     def axis_of(self, what: str, axis: Any) -> int:
-        """Return `axis`, which may count from the last one, as counted from the first."""
+        """Return `axis` counted from the first one; it may be negative."""
         rank = self.known_rank(1, "(..., features)")
         if not isinstance(axis, Integral) or not -rank <= int(axis) < rank:
             remedy = f"The shape of the inputs is {self.shape}."
@@ -305,58 +323,58 @@ class LayerScope:
         return int(axis) % rank
 
     def axes_of(self, what: str, axes: int | Sequence[int]) -> list[int]:
-        """The same for one axis, or several different ones."""
+        """Return one axis, or several different ones, like `axis_of`."""
         found = [self.axis_of(what, axis) for axis in (axes if isinstance(axes, Sequence) else [axes])]
         if not found or len(set(found)) < len(found):
             raise self.error(what, axes, "one axis, or several different ones", f"Pass e.g. {what}=-1.")
         return found
 
     def require_rank(self, axes: Sequence[str]) -> None:
-        """Refuse inputs that do not have just these axes."""
+        """Raise unless the inputs have these axes."""
         if self.shape is None or len(self.shape) != len(axes):
             expected = f"a shape of rank {len(axes)}: ({', '.join(axes)})"
             raise self.error("the shape of the inputs", self.shape, expected, _SET_SHAPE)
 
     def require_floating(self) -> None:
-        """Refuse inputs that are no floating-point or complex numbers."""
+        """Raise unless the inputs are floating-point or complex numbers."""
         dtype = self.inputs.dtype.base_dtype
         if not (dtype.is_floating or dtype.is_complex):
             remedy = "Cast them, e.g. with tf.cast(x, tf.float32)."
             raise self.error("the dtype of the inputs", dtype.name, "a floating-point type", remedy)
 
     def activation_of(self, activation: Function | str | None) -> Function | None:
-        """Return an activation function, or None for a linear one; it may be given by its name in `tf.nn`."""
+        """Return an activation function, which may be given by its name in `tf.nn`, or None for a linear one."""
         if activation == "linear":
             return None
         if isinstance(activation, str):
-            return self._named("activation", activation, _ACTIVATIONS, tf.nn)
+            return self._named("activation", activation, tf.nn, "tf.nn")
         return self.function_of("activation", activation)
 
     def initializer_of(self, what: str, initializer: Any) -> Any:
-        """Return an initializer or None; it may be given by its name in `tf.compat.v1.initializers`."""
+        """Return an initializer, which may be given by its name in `tf.compat.v1.initializers`, or None."""
         if isinstance(initializer, str):
-            return self._named(what, initializer, _INITIALIZERS, tf.compat.v1.initializers)()
+            return self._named(what, initializer, tf.compat.v1.initializers, "tf.compat.v1.initializers")()
         return self.function_of(what, initializer)
 
     def function_of(self, what: str, function: Function | None) -> Function | None:
-        """Return `function` if it can be called or is None."""
+        """Return `function`, which must be callable or None."""
         if function is None or callable(function):
             return function
         raise self.error(what, function, "a function or None", "Pass the function that computes it.")
 
-    def _named(self, what: str, name: str, names: Sequence[str], module: Any) -> Callable[..., Any]:
-        if name not in names:
-            raise self.error(what, name, f"a function or one of {', '.join(names)}", "Pass the function itself.")
-        found: Callable[..., Any] = getattr(module, name)
+    def _named(self, what: str, name: str, module: Any, module_name: str) -> Callable[..., Any]:
+        found: Callable[..., Any] | None = getattr(module, name, None)
+        if not callable(found):
+            raise self.error(what, name, f"a function, or the name of one in {module_name}", "Check the name.")
         return found
 
     def check_can_be_collected(self, what: str, remedy: str) -> None:
-        """Refuse to collect `what` where the layer is built inside of a `tf.cond`, a `tf.while_loop` or a function."""
+        """Raise if the layer is built inside of a `tf.cond`, a `tf.while_loop` or a function."""
         check_can_be_collected(f"{self.kind} layer {self.name!r}: {what}", remedy)
 
     @contextmanager
     def _checked_losses(self, what: str) -> Iterator[None]:
-        """Refuse losses, also those of the enclosing variable scope's regularizer, that cannot be collected."""
+        """Raise if a loss, also of the enclosing variable scope's regularizer, cannot be collected."""
         key = tf.compat.v1.GraphKeys.REGULARIZATION_LOSSES
         before = len(tf.compat.v1.get_collection(key))
         yield
@@ -364,7 +382,7 @@ class LayerScope:
             self.check_can_be_collected(what, "Build the layer outside, or leave out the regularizer.")
 
     def error(self, what: str, got: object, expected: str, remedy: str) -> ConfigError:
-        """Return the error that says that `what` of this layer is not what it must be."""
+        """Return the error for an invalid argument or input of this layer."""
         problem = f"{what} is {got!r}, expected {expected}"
         return ConfigError(f"{self.kind} layer {self.name!r}: {problem}. {remedy}")
 
@@ -376,19 +394,9 @@ def _collect_loss(loss: Any) -> None:
 
 
 def _parts(variable: Any) -> list[Any]:
-    """The variables of which a partitioned variable consists; anything else stands for itself."""
+    """Return the parts of a partitioned variable, or the variable itself."""
     whole = isinstance(variable, tf.Variable) or tf.is_tensor(variable)
     return [variable] if whole else list(variable)
-
-
-def _dense_tensor(kind: str, inputs: Any) -> Any:
-    try:
-        return tf.convert_to_tensor(inputs)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(
-            f"{kind}: the inputs are of type {type(inputs).__name__}, expected a dense tensor or what "
-            "converts to one. Convert them first, e.g. with tf.sparse.to_dense or RaggedTensor.to_tensor."
-        ) from error
 
 
 @attrs.frozen
@@ -396,8 +404,8 @@ class TrainingFlag:
     """The `training` argument of a layer.
 
     Attributes:
-        static: whether it is training, if that is known when the graph is built, else None.
-        tensor: what decides in each step, if it is not: a boolean tensor or variable.
+        static: whether it is training, or None if only the step decides.
+        tensor: the boolean tensor or variable that decides in each step.
     """
 
     static: bool | None
@@ -405,7 +413,7 @@ class TrainingFlag:
 
     @classmethod
     def of(cls, layer: LayerScope, training: Any) -> TrainingFlag:
-        """Take a boolean, 0 or 1, a scalar boolean tensor or variable, or None for what the tower is built for.
+        """Convert a boolean, 0 or 1, a scalar boolean tensor or variable, or None for whether the tower is trained.
 
         Raises:
             ConfigError: if it is anything else.
@@ -424,11 +432,11 @@ class TrainingFlag:
             "training",
             training,
             "True, False, or a scalar boolean tensor",
-            "In a tower function, leave it out: the tower says whether it is trained.",
+            "In a tower function, leave it out: the tower knows whether it is trained.",
         )
 
     def choose(self, in_training: Callable[[], Any], in_inference: Callable[[], Any]) -> Any:
-        """Build one of the two, or a `tf.cond` between them if only the step can tell."""
+        """Build one of the two, or a `tf.cond` between them if only the step decides."""
         if self.static is None:
             return tf.cond(self.tensor, in_training, in_inference)
         return in_training() if self.static else in_inference()

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.layers.batch_norm import HALF_PRECISION, BatchNorm
+from tpk.layers.batch_norm import BatchNorm
 from tpk.layers.cross_tower import is_summed_across_towers
 from tpk.layers.layer_scope import ONES, ZEROS, Function, LayerScope, TrainingFlag, open_layer
 
@@ -41,11 +41,11 @@ def batch_normalization(
 ) -> Any:
     """Normalize each feature: ``gamma * (inputs - mean) / sqrt(variance + epsilon) + beta``.
 
-    In training, mean and variance are those of the batch; in inference, the moving averages of these (Ioffe
-    and Szegedy, 2015, https://arxiv.org/abs/1502.03167).
+    In training, mean and variance are those of the batch; in inference, their moving averages (Ioffe and Szegedy, 2015,
+    https://arxiv.org/abs/1502.03167).
 
-    In training the layer adds two ops to ``UPDATE_OPS``, which move the averages. They must be run with each
-    training step: tpk's `RunUpdateOps` callback does so, or make the train op depend on them.
+    In training, the layer adds two ops to ``UPDATE_OPS``, which update the averages. Run them in each training step: by
+    tpk's `RunUpdateOps` callback, or by making the train op depend on them.
 
     Variables, each of shape [features]: ``gamma``, ``beta``, and, not trainable, ``moving_mean`` and
     ``moving_variance``. They are float32 if the inputs are float16 or bfloat16.
@@ -53,11 +53,11 @@ def batch_normalization(
     Args:
         inputs: a floating-point tensor of known rank.
         axis: the axis of the features, whose size must be known: -1 for channels last, 1 for channels first.
-            Of several axes each combination is a feature; the variables then have as many axes as the inputs.
-        momentum: the share of the moving averages that stays in each step; a number or a scalar tensor.
-        epsilon: what is added to the variance; a number.
-        center: whether there is a ``beta``.
-        scale: whether there is a ``gamma``; it is superfluous before a linear layer.
+            With several axes, each combination is a feature, and the variables have as many axes as the inputs.
+        momentum: the decay of the moving averages; a number or a scalar tensor.
+        epsilon: a number, added to the variance.
+        center: whether to add ``beta``.
+        scale: whether to multiply by ``gamma``, which is redundant before a linear layer.
         beta_initializer: an initializer or its name.
         gamma_initializer: an initializer or its name.
         moving_mean_initializer: an initializer or its name.
@@ -66,34 +66,33 @@ def batch_normalization(
         gamma_regularizer: the same for ``gamma``.
         beta_constraint: maps ``beta`` to its projection after an optimizer's update.
         gamma_constraint: the same for ``gamma``.
-        training: a boolean, or a scalar boolean tensor. None means whether the tower that is being built is trained;
-            outside of towers, it means False.
+        training: a boolean, or a scalar boolean tensor. None for whether the current tower is trained, and False
+            outside of towers.
         trainable: whether ``gamma`` and ``beta`` belong to ``TRAINABLE_VARIABLES``, and the updates to
             ``UPDATE_OPS``.
-        name: the variable scope of the layer; None means ``batch_normalization``, made unique.
-        reuse: whether to take existing variables: None, True or `tf.compat.v1.AUTO_REUSE`.
+        name: the variable scope of the layer; None for ``batch_normalization``, made unique.
+        reuse: whether to use existing variables: None, True or `tf.compat.v1.AUTO_REUSE`.
         renorm: must be False; batch renormalization is not supported.
         renorm_clipping: has no effect without `renorm`.
         renorm_momentum: has no effect without `renorm`.
-        fused: None or True take TensorFlow's fused kernel where there is one: for rank 4 or 5, `axis` 1 or
-            the last, and no float64. False never takes it. The moving variance is the unbiased one with the
-            fused kernel, and the biased one without.
+        fused: whether to use TensorFlow's fused kernel where there is one: for rank 4 or 5, `axis` 1 or the last, and
+            not for float64. None is True. The moving variance is unbiased with the fused kernel, and biased without.
         virtual_batch_size: must be None; virtual batches are not supported.
         adjustment: must be None; it is not supported.
-        sync: whether mean and variance in training are those over the batches of all towers, so that N towers compute
-            what one would on their concatenation: all towers of all processes with the strategies ``collective`` and
-            ``horovod``, those of a worker with ``distributed_replicated``. It takes no fused kernel, and small sums
-            across the towers, three forward and two backward; it is worth that where the batch of a tower is too
-            small for good statistics (Peng et al., 2018, https://arxiv.org/abs/1711.07240). With one tower, and
-            in inference, it has no effect. The towers of strategy ``async`` do not run together, so they refuse it.
+        sync: whether mean and variance in training are those of the batches of all towers, so that N towers compute the
+            same as one tower with all their data. With the strategies ``collective`` and ``horovod``, these are all
+            towers of all processes; with ``distributed_replicated``, those of a worker. There is no fused kernel for
+            this, and the towers exchange small sums, three forward and two backward; use it where the batch of a tower
+            is too small for good statistics (Peng et al., 2018, https://arxiv.org/abs/1711.07240). It has no effect
+            with one tower and in inference. The strategy ``async`` does not support it.
 
     Returns:
         A tensor like the inputs.
 
     Raises:
-        ConfigError: if an argument, or the shape or dtype of the inputs, cannot be; it names the layer. So, too, if it
-            would add to ``UPDATE_OPS`` inside of a `tf.cond`, a `tf.while_loop` or a `tf.function`.
-        TowerError: if `sync` is asked for inside of a `tf.cond`, a `tf.while_loop` or a `tf.function`.
+        ConfigError: if an argument, or the shape or dtype of the inputs, is invalid, or if the layer would add to
+            ``UPDATE_OPS`` inside of a `tf.cond`, a `tf.while_loop` or a `tf.function`; it names the layer.
+        TowerError: if `sync` is used inside of a `tf.cond`, a `tf.while_loop` or a `tf.function`.
 
     Example:
         ```python
@@ -113,33 +112,14 @@ def batch_normalization(
         axes = layer.axes_of("axis", axis)
         epsilon = layer.number_of("epsilon", epsilon, 0.001)
         shape = _parameter_shape(layer, axes)
-        inputs_dtype = layer.inputs.dtype.base_dtype
-        dtype = tf.float32 if inputs_dtype in HALF_PRECISION else inputs_dtype
-        gamma = beta = None
-        if scale:
-            gamma = layer.variable(
-                "gamma",
-                shape,
-                dtype=dtype,
-                initializer=gamma_initializer,
-                regularizer=gamma_regularizer,
-                constraint=gamma_constraint,
-                trainable=trainable,
-            )
-        if center:
-            beta = layer.variable(
-                "beta",
-                shape,
-                dtype=dtype,
-                initializer=beta_initializer,
-                regularizer=beta_regularizer,
-                constraint=beta_constraint,
-                trainable=trainable,
-            )
-        moving_mean = layer.statistic("moving_mean", shape, dtype=dtype, initializer=moving_mean_initializer)
-        moving_variance = layer.statistic(
-            "moving_variance", shape, dtype=dtype, initializer=moving_variance_initializer
+        gamma, beta = layer.scale_and_offset(
+            shape,
+            (gamma_initializer, gamma_regularizer, gamma_constraint) if scale else None,
+            (beta_initializer, beta_regularizer, beta_constraint) if center else None,
+            trainable,
         )
+        moving_mean = layer.statistic("moving_mean", shape, moving_mean_initializer)
+        moving_variance = layer.statistic("moving_variance", shape, moving_variance_initializer)
         momentum = layer.number_or_tensor_of("momentum", momentum, 0.99, moving_mean.dtype.base_dtype)
         batch_norm = BatchNorm(flag, axes, epsilon, momentum, gamma, beta, moving_mean, moving_variance)
         has_fused_kernel = fused is not False and batch_norm.has_fused_kernel(layer.inputs)
@@ -160,12 +140,12 @@ def batch_normalization(
 
 def _refuse(layer: LayerScope, what: str, got: object, supported: object) -> None:
     if got != supported:
-        remedy = "tpk does not support more; leave it out, or build the normalization from tf.nn ops."
+        remedy = "tpk does not support it; leave it out, or build the normalization from tf.nn ops."
         raise layer.error(what, got, repr(supported), remedy)
 
 
 def _check_averages(layer: LayerScope, flag: TrainingFlag, average: Any) -> None:
-    """Refuse moving averages that cannot be updated in a `tf.cond`, if only the step can tell whether to do so."""
+    """Raise if the moving averages would have to be updated in a `tf.cond`, and cannot."""
     is_reference = average.dtype != average.dtype.base_dtype
     if is_reference and flag.static is None and tf.compat.v1.control_flow_v2_enabled():
         expected = "a resource variable, as a tf.cond updates it where training is a tensor"
@@ -173,7 +153,7 @@ def _check_averages(layer: LayerScope, flag: TrainingFlag, average: Any) -> None
 
 
 def _parameter_shape(layer: LayerScope, axes: list[int]) -> list[int]:
-    """A vector for one axis; for several, the shape of the inputs with 1 for the other axes."""
+    """Return [features] for one axis; for several, the shape of the inputs with 1 for all other axes."""
     sizes = {axis: layer.known_size(axis, "features") for axis in axes}
     if len(axes) == 1:
         return list(sizes.values())

@@ -32,17 +32,15 @@ logger = logging.getLogger(__name__)
 class DebugRun(Callback):
     """Runs only two steps of a training, and everything else once: a dry run that takes seconds.
 
-    The training has one epoch of two steps, and evaluations have two batches. All other callbacks and monitors do what
-    they always do; the callbacks of `PeriodicTrigger`s are triggered at the end of the epoch, whenever their time is.
-    The run has a new directory of its own, which is removed at its end: nothing is resumed, and no other run is
-    touched. (`session_init` is applied. A monitor that reports to a server does so.) Lightning calls this
-    ``fast_dev_run``.
+    The training run has one epoch of two steps, and evaluations have two batches. All other callbacks and monitors work
+    as usual; the callbacks in a `PeriodicTrigger` are triggered at the end of the epoch, whatever their times are. The
+    run has a temporary directory, so nothing is resumed, and no other run is affected. (`session_init` is applied, and
+    monitors that report to a server do so.) Lightning calls this ``fast_dev_run``.
 
-    To see whether a model can learn a few batches by heart, use ``TrainConfig(overfit_batches=4)``.
+    To check that a model can memorize a few batches, use ``TrainConfig(overfit_batches=4)``.
 
-    It works on every strategy, in all processes alike, and with every trainer that trains by `train`,
-    `train_with_defaults` or `launch_train_with_config`. With ``steps_per_run=k``, its steps are one run if there are no
-    more than k.
+    It works with every strategy, in all processes, and with every trainer that is started by `train`,
+    `train_with_defaults` or `launch_train_with_config`. With ``steps_per_run=k``, up to k steps are one run.
 
     Args:
         steps: the number of steps, and of batches in each evaluation.
@@ -66,7 +64,7 @@ class DebugRun(Callback):
         self._is_configured = False
 
     def configure_run(self, run: RunOptions) -> None:
-        """Shorten the run, and give it a directory of its own."""
+        """Shorten the run, and give it a temporary directory."""
         self._is_configured = True
         run.max_epoch = min(run.max_epoch, run.starting_epoch)
         run.steps_per_epoch = min(run.steps_per_epoch, self._steps)

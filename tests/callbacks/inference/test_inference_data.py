@@ -169,13 +169,6 @@ def test_the_log_says_what_a_pass_is(make, said, caplog):
     assert [message for message in messages(caplog) if said in message and "InferenceTower" in message]
 
 
-def test_data_without_an_end_is_warned_of(caplog, monkeypatch):
-    monkeypatch.setattr("tpk.callbacks.inference.runner._SAID_FROM", 4)
-    passes(unknown(), epochs=1)
-    (message,) = (message for message in messages(caplog) if "so far" in message)
-    assert "has had 4 batches so far" in message
-
-
 @pytest.mark.parametrize("devices", [None, 2])
 def test_an_op_of_the_model_that_is_out_of_range_is_an_error_and_no_end_of_the_data(devices):
     def build(x, y):

@@ -58,7 +58,7 @@ def test_thresholds_that_say_nothing_are_an_error(thresholds):
 
 @pytest.mark.parametrize(("pred", "label"), [("weight", "y"), ("score", "cost")])
 def test_a_tensor_that_is_no_vector_is_an_error(pred, label):
-    with pytest.raises(tpk.ConfigError, match="takes a vector"):
+    with pytest.raises(tpk.ConfigError, match="takes vectors"):
         train(tpk.InferenceRunner(BATCHES, BinaryClassificationStats(pred, label)))
 
 

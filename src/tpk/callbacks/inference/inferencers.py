@@ -124,13 +124,7 @@ class ScalarStats(Inferencer):
         Raises:
             ConfigError: if a tensor is not known to be a scalar.
         """
-        tensors = tower.get_tensors(self.names)
-        for tensor in tensors:
-            if tensor.shape.rank != 0:
-                raise ConfigError(
-                    f"ScalarStats takes scalars, but {tensor.name!r} has shape {tensor.shape}. Reduce it in the model."
-                )
-        return (*tensors, _batch_size(tower))
+        return (*(_find_tensor(self, tower, name, 0) for name in self.names), _batch_size(tower))
 
     def before_inference(self) -> None:
         """Discard the state of the previous pass."""
@@ -179,7 +173,7 @@ class ClassificationError(Inferencer):
         Raises:
             ConfigError: if it is not known to be a vector.
         """
-        return _vector(tower, self.wrong_tensor_name, "ClassificationError takes")
+        return _find_tensor(self, tower, self.wrong_tensor_name, 1)
 
     def before_inference(self) -> None:
         """Discard the state of the previous pass."""
@@ -257,7 +251,7 @@ class BinaryClassificationStats(Inferencer):
             ConfigError: if they are not known to be vectors.
         """
         names = (self.pred_tensor_name, self.label_tensor_name)
-        return tuple(_vector(tower, name, "BinaryClassificationStats takes") for name in names)
+        return tuple(_find_tensor(self, tower, name, 1) for name in names)
 
     def before_inference(self) -> None:
         """Discard the state of the previous pass."""
@@ -296,12 +290,11 @@ class BinaryClassificationStats(Inferencer):
         self._counts[:] = sum(states)
 
 
-def _vector(tower: TowerHandle, name: str, who: str) -> Any:
+def _find_tensor(owner: Inferencer, tower: TowerHandle, name: str, rank: int) -> Any:
     tensor = tower.get_tensor(name)
-    if tensor.shape.rank != 1:
-        raise ConfigError(
-            f"{who} a vector with one element for each example, but {tensor.name!r} has shape {tensor.shape}."
-        )
+    if tensor.shape.rank != rank:
+        wanted = "vectors with one element for each example" if rank else "scalars"
+        raise ConfigError(f"{type(owner).__name__} takes {wanted}, but {tensor.name!r} has shape {tensor.shape}.")
     return tensor
 
 

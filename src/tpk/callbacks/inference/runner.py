@@ -160,7 +160,9 @@ class InferenceRunner(Callback):
         logger.info(
             "%s: a pass is %s in %s",
             self._label,
-            "all data, whose length is unknown," if size is None else f"{size} batch{'' if size == 1 else 'es'}",
+            "all data, whose length is unknown (it must end),"
+            if size is None
+            else f"{size} batch{'' if size == 1 else 'es'}",
             ", ".join(tower.ns_name for tower in self._towers),
         )
 
@@ -419,10 +421,6 @@ def _random_state_kept() -> Iterator[None]:
         np.random.set_state(of_numpy)
 
 
-_SAID_FROM = 2**14
-"""From this number of batches on, the log says that a pass of unknown length goes on."""
-
-
 class EvaluationData:
     """Makes passes over an input source, in a session in which only the hooks of the source take part.
 
@@ -491,8 +489,7 @@ class EvaluationData:
         if not is_shared:  # A share may be empty.
             self._check_size()
         self._hooks.register_all(callbacks)
-        for callback in callbacks:
-            callback.trainer = trainer
+        self._hooks.attach(trainer)
 
     def get_input_tensors(self) -> list[Any]:
         """Return the tensors of a batch, in the order of the signature."""
@@ -577,13 +574,6 @@ class EvaluationData:
             count += 1
             if size is not None and count > size:
                 raise self._wrong_size("goes on after these")
-            if size is None and count >= _SAID_FROM and count & (count - 1) == 0:
-                logger.warning(
-                    "an evaluation has had %d batches so far; its data, %s, has no length. If it has no end either, "
-                    "limit it: FixedSizeData(flow, size, keep_state=False).",
-                    count,
-                    self._kind,
-                )
             yield result
 
     def state_dict(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import logging
@@ -84,6 +85,7 @@ def test_a_training_that_is_resumed_within_an_epoch_has_the_same_means(tmp_path)
 def test_the_progress_bar_shows_it():
     file = io.StringIO()
     file.isatty = lambda: True
-    train(tpk.ProgressBar("return", file=file), monitors=[], max_epoch=2)
+    with contextlib.redirect_stderr(file):
+        train(tpk.ProgressBar("return"), monitors=[], max_epoch=2)
     assert "return=4" in file.getvalue()
     assert "return=5" in file.getvalue()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import logging
@@ -49,16 +50,18 @@ class Timed(tpk.Trainer):
         self.now += self.seconds_per_step
         super().run_step()
 
-    def run(self, names, *, steps_per_epoch=20, max_epoch=1, callbacks=(), **options):
-        terminal = Terminal()
-        bar = ProgressBar(names, clock=lambda: self.now, **{"file": terminal, **options})
-        self.train(
-            callbacks=[bar, Watch(bar), *callbacks],
-            monitors=[],
-            steps_per_epoch=steps_per_epoch,
-            max_epoch=max_epoch,
-        )
-        return terminal
+    def run(self, names, *, steps_per_epoch=20, max_epoch=1, callbacks=(), file=None):
+        """Train with a bar; return what standard error is, by default a terminal."""
+        file = file or Terminal()
+        bar = ProgressBar(names, clock=lambda: self.now)
+        with contextlib.redirect_stderr(file):
+            self.train(
+                callbacks=[bar, Watch(bar), *callbacks],
+                monitors=[],
+                steps_per_epoch=steps_per_epoch,
+                max_epoch=max_epoch,
+            )
+        return file
 
 
 class Watch(tpk.Callback):
@@ -254,8 +257,9 @@ def test_the_request_is_the_same_object_each_time():
             if request is not None:
                 seen.append(request)
 
-    trainer.bar = ProgressBar(["tower0/cost"], clock=lambda: trainer.now, file=Terminal())
-    trainer.train(callbacks=[trainer.bar, Collect()], monitors=[], steps_per_epoch=30, max_epoch=2)
+    trainer.bar = ProgressBar(["tower0/cost"], clock=lambda: trainer.now)
+    with contextlib.redirect_stderr(Terminal()):
+        trainer.train(callbacks=[trainer.bar, Collect()], monitors=[], steps_per_epoch=30, max_epoch=2)
     assert len(seen) > 4 and len(set(map(id, seen))) == 1
 
 
@@ -313,12 +317,13 @@ def test_the_cost_is_shown_as_log_and_statistics_have_it(tmp_path):
         model=Bowl(),
         data=tpk.FeedInput([[np.float32(each)] for each in (1, 2, 6, 4, 5, 9)]),
         callbacks=[Tick()],
-        extra_callbacks=["EpochMeans", ProgressBar(file=terminal, clock=lambda: now[0])],
+        extra_callbacks=["EpochMeans", ProgressBar(clock=lambda: now[0])],
         steps_per_epoch=3,
         max_epoch=2,
         run_dir=tmp_path,
     )
-    tpk.launch_train_with_config(config, "SimpleTrainer")
+    with contextlib.redirect_stderr(terminal):
+        tpk.launch_train_with_config(config, "SimpleTrainer")
     drawn = list(dict.fromkeys(each for each in shown(terminal) if each[1]))
     assert drawn == [(1, "cost=1"), (2, "cost=1.5"), (3, "cost=3"), (1, "cost=4"), (2, "cost=4.5"), (3, "cost=6")]
     rows = [json.loads(line) for line in (tmp_path / "stats.jsonl").read_text().splitlines()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import logging
@@ -489,7 +490,8 @@ def test_the_progress_goes_on_where_it_was(tmp_path):
     shown.isatty = lambda: True
     with pytest.raises(Killed):
         run(tmp_path, Kill("trigger_step", 4), saver={"when": tpk.Every(steps=3)})
-    run(tmp_path, max_epoch=1, extra_callbacks=[tpk.ProgressBar(file=shown)])
+    with contextlib.redirect_stderr(shown):
+        run(tmp_path, max_epoch=1, extra_callbacks=[tpk.ProgressBar()])
     assert "3/5" in shown.getvalue()
     assert "5/5" in shown.getvalue()
     assert "2/5" not in shown.getvalue()

@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -34,8 +34,8 @@ _SECONDS_BETWEEN_LOG_LINES = 60.0
 class ProgressBar(Callback):
     """Shows the progress of the epoch, its speed, and the cost.
 
-    In a terminal or a notebook it is one bar for the whole run, drawn twice a second. Elsewhere, where a bar would fill
-    a file, it logs a line every minute; a shorter epoch has none.
+    In a notebook, or if standard error is a terminal, it is one bar for the whole run, drawn twice a second. Elsewhere,
+    where a bar would fill a file, it logs a line every minute; a shorter epoch has none.
 
     A cost is shown under its name with the value that log and statistics have under that name: its mean over the epoch
     so far, from `EpochMeans`. Tensors that are fetched only for the bar are marked as values of one step, ``now: …``.
@@ -45,7 +45,6 @@ class ProgressBar(Callback):
         names: what to show: names of tensors, with or without ``:0``, in the main training tower or else in the graph;
             tensors; or scalars that `run_step` reports, for a trainer without a `train_op`. None means the costs, if
             the trainer has any.
-        file: where the bar is drawn if this is a terminal; standard error by default.
         clock: returns the time in seconds.
 
     Example:
@@ -55,16 +54,11 @@ class ProgressBar(Callback):
     """
 
     def __init__(
-        self,
-        names: str | Sequence[Any] | None = None,
-        *,
-        file: TextIO | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        self, names: str | Sequence[Any] | None = None, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._names = (names,) if isinstance(names, str) else names if names is None else tuple(names)
         if self._names == ():
             self.unused_hooks = {"before_run", "after_run"}
-        self._file = file
         self._clock = clock
         self._is_bar = False
         self._bar: Any = None
@@ -89,7 +83,7 @@ class ProgressBar(Callback):
         labelled = {} if self._means is not None else _find_tensors(self._names, trainer)
         self._labels = tuple(labelled)
         self._fetches = tuple(labelled.values()) or None
-        self._is_bar = (self._file or sys.stderr).isatty() or _in_notebook()
+        self._is_bar = sys.stderr.isatty() or _in_notebook()
 
     def before_epoch(self, trainer: TrainerProtocol) -> None:
         """Start an epoch."""
@@ -148,8 +142,7 @@ class ProgressBar(Callback):
     def _start_bar(self, trainer: TrainerProtocol) -> None:
         title, steps = _title(trainer), trainer.loop.steps_per_epoch
         if self._bar is None:
-            file = self._file or sys.stderr
-            self._bar = tqdm(desc=title, total=steps, unit=" steps", file=file, **_size(file))
+            self._bar = tqdm(desc=title, total=steps, unit=" steps", **_size())
         self._bar.set_description_str(title, refresh=False)
         self._bar.set_postfix_str("", refresh=False)
         self._bar.reset(total=steps)
@@ -221,10 +214,10 @@ def _format_value(value: Any) -> str:
     return " ".join(np.array2string(np.asarray(value), precision=4, threshold=8).split())
 
 
-def _size(file: TextIO) -> dict[str, Any]:
+def _size() -> dict[str, Any]:
     """Return the arguments of tqdm for the size of the bar."""
     try:
-        is_known = all(os.get_terminal_size(file.fileno()))
+        is_known = all(os.get_terminal_size(sys.stderr.fileno()))
     except (OSError, ValueError):
         is_known = False
     # Of a terminal of unknown size, the system says that it has 0 columns and lines, where tqdm would draw nothing.

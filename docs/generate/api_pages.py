@@ -1,4 +1,4 @@
-"""The pages of the reference that are made of docstrings: one for each room, with its public names only."""
+"""The reference pages from docstrings: one for each room, with its public names."""
 
 import json
 
@@ -40,10 +40,10 @@ TOPICS = {
 """The headings of the page about callbacks, and the modules and folders of each."""
 
 OF_ALL_CALLBACKS = ["!^_", f"!^({'|'.join([*HOOK_NAMES, 'hook_implementations'])})$"]
-"""What is left out of the entries of callbacks: the hooks, which are documented once."""
+"""Left out of the entries of callbacks: the hooks, which are documented once."""
 
 FOUND_AFTER_GUIDES = "---\nsearch:\n  boost: 0.5\n---\n\n"
-"""What a question finds are the pages that answer it, before those that merely have its words."""
+"""Ranks these pages below guides in search results."""
 
 
 def pages():

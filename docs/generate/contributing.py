@@ -1,4 +1,4 @@
-"""The page on how to work on tpk, which stands beside the README as CONTRIBUTING.md."""
+"""The page about contributing, which is CONTRIBUTING.md next to the README."""
 
 from pathlib import Path
 

@@ -19,7 +19,7 @@ def linked(html):
     """Return a page with links, and the set of names of tpk in it that lead nowhere."""
     unknown = set()
     parts = SPLIT.split(html)
-    # What is a link, a heading, or a block of code stays as it is.
+    # Links, headings and blocks of code stay unchanged.
     parts[::2] = [CODE.sub(functools.partial(_link, unknown=unknown), part) for part in parts[::2]]
     return "".join(parts), unknown
 

@@ -1,6 +1,6 @@
-"""Drawings of when things happen: a launch with the phases of a set-up, the loop, and a step; and of the three classes.
+"""Drawings of the call order of a launch (with the phases of the setup), the loop and a step; and of the three classes.
 
-They are drawn from the trees below. `tests/manual/test_drawings.py` records what a training really calls, and compares.
+They are drawn from the trees below. `tests/manual/test_drawings.py` compares them with a recorded run.
 """
 
 from html import escape
@@ -19,7 +19,7 @@ class Call:
 
 @frozen
 class Box:
-    """What encloses calls: a phase, or a part of the loop that is repeated."""
+    """A group of calls: a phase, or a part of the loop that is repeated."""
 
     name: str
     says: str = ""
@@ -41,48 +41,46 @@ LAUNCH = Box(
     kind="outer",
     parts=[
         Call("make_trainer", "a name becomes a trainer; plugins of the group tpk.plugins are loaded"),
-        hook("tpk_configure", "the config, before anything in it is resolved"),
-        hook("tpk_default_callbacks", "further callbacks"),
+        hook("tpk_configure", "the config, before its names are resolved"),
+        hook("tpk_default_callbacks", "more callbacks"),
         Box(
             "setup",
-            "every name is resolved here",
+            "all names are resolved here",
             parts=[
-                Box("resolve_plugins", "every name becomes an instance, or an error; no op is built yet"),
+                Box("resolve_plugins", "names become instances, or are errors; no op is built yet"),
                 Box(
                     "join",
-                    "the other processes are met",
+                    "connect to the other processes",
                     parts=[
                         strategy("join"),
-                        strategy(
-                            "serve", "a parameter server stays here until the others are done, and trains nothing"
-                        ),
+                        strategy("serve", "a parameter server stays here until the others are done; it does not train"),
                     ],
                 ),
                 Box(
                     "setup_graph",
                     "the towers",
                     parts=[
-                        strategy("prepare_input", "staged on devices, or a share of the data"),
+                        strategy("prepare_input", "stage data on devices, or divide it"),
                         strategy("build", "calls your build_graph once for each tower; gradients become train_op"),
-                        strategy("callbacks", "those that the strategy needs"),
+                        strategy("callbacks", "callbacks that the strategy needs"),
                     ],
                 ),
                 Box(
                     "setup_callbacks",
                     "trainer, strategy, callbacks and monitors are registered in trainer.hooks",
                     parts=[
-                        hook("setup_graph", "the last chance to add to the graph"),
-                        strategy("complete_graph", "what concerns all variables"),
+                        hook("setup_graph", "last chance to add ops to the graph"),
+                        strategy("complete_graph", "ops that concern all variables"),
                     ],
                 ),
                 Box(
                     "initialize",
-                    "the graph is finalized, and nothing can be added",
+                    "the graph is finalized; no op can be added",
                     parts=[
-                        strategy("open_session", "variables are initialized, or restored"),
+                        strategy("open_session", "variables are initialized or restored"),
                         strategy("session_config"),
                         strategy("session_creator", "the session is created"),
-                        strategy("after_restore", "replicates get the values of the first one"),
+                        strategy("after_restore", "replicas get the values of the first one"),
                     ],
                 ),
             ],
@@ -102,8 +100,8 @@ STEP = Box(
     "a trainer may override it",
     kind="outer",
     parts=[
-        hook("before_run", "says what to fetch and feed besides"),
-        Call("Session.run", "once: train_op, and what all of them asked for"),
+        hook("before_run", "request additional fetches and feeds"),
+        Call("Session.run", "once: train_op and all requests"),
         hook("after_run", "each gets its own results"),
     ],
 )
@@ -112,7 +110,7 @@ LOOP = Box(
     "loop.run",
     kind="outer",
     parts=[
-        hook("before_train", "once; the session is there"),
+        hook("before_train", "once; the session exists"),
         Box(
             "for epoch in starting_epoch … max_epoch",
             kind="repeat",
@@ -121,14 +119,16 @@ LOOP = Box(
                 Box(
                     "for local_step in 0 … steps_per_epoch - 1",
                     kind="repeat",
-                    parts=[*STEP.parts, hook("trigger_step", "after each step, whatever a step is")],
+                    parts=[*STEP.parts, hook("trigger_step", "after each step, whatever it does")],
                 ),
-                hook("after_epoch", "finish what was done step by step"),
+                hook("after_epoch", "complete results that were collected step by step"),
                 hook("trigger_epoch", "evaluate, save, report"),
-                hook("before_checkpoint", "if a saver has asked for one; or after the trigger_step in which it has"),
+                hook(
+                    "before_checkpoint", "if a saver requested it; or after the trigger_step with the request"
+                ),
             ],
         ),
-        hook("after_train", "always, however it ends; each callback isolated"),
+        hook("after_train", "always, however the run ends; each callback isolated"),
     ],
 )
 
@@ -138,29 +138,27 @@ CLASSES = Box(
     "the graph, the plugins and the session, and the phases that they go through",
     kind="outer",
     parts=[
-        Call("train", "makes a RunRecord of its arguments; then setup, then main_loop"),
+        Call("train", "creates a RunRecord from its arguments; then setup, then main_loop"),
         Call("setup", "the phases before the loop; opens the record once the graph is built"),
         Box(
             "RunRecord",
             "one attempt at a run, on disk; it reads the trainer, and changes only the length of the loop",
             kind="repeat",
             parts=[
-                Call(
-                    "open", "directory, lock, log and config.json; returns what resumes the training, if anything does"
-                ),
-                Call("begin", "the training is set up"),
+                Call("open", "directory, lock, log and config.json; returns the resumption, if there is one"),
+                Call("begin", "setup is complete"),
                 Call("__exit__", "the outcome; log and directory are closed"),
             ],
         ),
         Call("main_loop", "starts the loop, and releases all resources after it"),
         Box(
             "TrainLoop",
-            "trainer.loop: it runs and counts the steps, and ends",
+            "trainer.loop: runs and counts the steps, and ends the run",
             kind="repeat",
             parts=[
-                Call("start", "signals, and what the log says of the end"),
+                Call("start", "signals; what the log says at the end"),
                 Call("run", "the loop; it calls run_step of the trainer, and hooks"),
-                Call("sync", "before a checkpoint: the counter of the graph"),
+                Call("sync", "before a checkpoint: updates the step counter in the graph"),
             ],
         ),
     ],
@@ -197,11 +195,11 @@ def drawn(part):
 
 
 def calls(part, repeats):
-    """Return what is called, in order: a name each, and for a phase a pair of its name and what it calls in turn.
+    """Return the calls in order: a name each, and for a phase a pair of its name and its calls.
 
     Args:
-        part: a drawing, or a part of one. Where the launch has the loop, its calls stand.
-        repeats: how often what is repeated is done.
+        part: a drawing, or a part of one. The loop of the launch is replaced by its calls.
+        repeats: the number of repetitions of repeated parts.
     """
     if part == Call("loop.run", part.says):
         return calls(LOOP, repeats)

@@ -1,6 +1,6 @@
 """The errors that tpk raises on purpose, read from its sources: what each class means, its cure, and all messages.
 
-The cure of a class stands in its docstring, under ``Cure:``.
+The cure of a class is in its docstring, under ``Cure:``.
 """
 
 import ast
@@ -85,7 +85,7 @@ def causes_and_cures():
 
 @frozen
 class Documented:
-    """What the documentation of an error class says: when it is raised, and what to do; empty if it does not."""
+    """The documentation of an error class: when it is raised, and what to do; empty if it does not."""
 
     cause: str
     cure: str

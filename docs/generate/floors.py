@@ -111,7 +111,7 @@ def rooms_from_the_top():
 
 
 def files_of(room):
-    """Return the files of a room, that of its docstring first."""
+    """Return the files of a room, first the one with its docstring."""
     folder = SOURCE / room
     if not folder.is_dir():
         return [folder.with_suffix(".py")]

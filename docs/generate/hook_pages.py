@@ -8,22 +8,22 @@ from tpk.plugin.spec import ConfigurationSpecs
 
 WHEN = {
     "tpk_add_hookspecs": "when the plugin is registered",
-    "tpk_configure": "before anything in the config is resolved",
-    "tpk_default_callbacks": "just after that",
-    "setup_graph": "the graph is built, but not finalized; there is no session",
+    "tpk_configure": "before the names in the config are resolved",
+    "tpk_default_callbacks": "after that",
+    "setup_graph": "when the graph is built but not finalized; before the session",
     "before_train": "once, before the first epoch",
     "before_epoch": "before the first step of each epoch",
     "after_epoch": "after the last step of each epoch",
     "trigger_epoch": "after every `after_epoch`",
-    "after_train": "once, at the end, however the training ends",
+    "after_train": "once, at the end, however the run ends",
     "before_run": "before each run of `hooked_sess`",
     "after_run": "after each run of `hooked_sess`",
     "trigger_step": "after each step",
-    "translate_error": "a run of the session has failed",
-    "recover": "a step has failed",
+    "translate_error": "when a run of the session fails",
+    "recover": "when a step fails",
     "before_checkpoint": "before a checkpoint is taken",
 }
-TITLES = {ConfigurationSpecs: "Before there is a trainer", Callback: "Of a training, in the order of the loop"}
+TITLES = {ConfigurationSpecs: "Before there is a trainer", Callback: "During a training run, in the order of the loop"}
 
 
 def hooks():
@@ -38,11 +38,11 @@ def hooks():
 
 def table():
     """Return a table of all hooks, as Markdown."""
-    lines = ["| hook | called | answers | `StopTraining` in it | wrappers |", "|---|---|---|---|---|"]
+    lines = ["| hook | called | return values | `StopTraining` | wrappers |", "|---|---|---|---|---|"]
     for specs, name, options in hooks():
-        answers = "the first ends it" if options["firstresult"] else "all" if returns_something(specs, name) else "—"
+        answers = "the first one counts" if options["firstresult"] else "all" if returns_something(specs, name) else "—"
         is_step = name in STEP_HOOKS
-        stops = "ends the training in good order" if name in MAY_STOP else stop_elsewhere(name)
+        stops = "ends the run cleanly" if name in MAY_STOP else stop_elsewhere(name)
         wrappers = "no" if is_step or name == "after_train" else "yes"
         link = f"[`{name}`][{specs.__module__}.{specs.__name__}.{name}]"
         lines.append(f"| {link} | {WHEN[name]} | {answers} | {stops} | {wrappers} |")
@@ -50,7 +50,7 @@ def table():
 
 
 def stop_elsewhere(name):
-    return "ends it before that step" if name == "before_run" else "—"
+    return "ends the run before the step" if name == "before_run" else "—"
 
 
 def returns_something(specs, name):

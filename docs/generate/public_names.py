@@ -98,7 +98,7 @@ def defined_in(path):
 
 @functools.cache
 def exists(dotted):
-    """Whether something of tpk has such a path: a module, what stands in one, or a member of a class in it."""
+    """Whether a path exists in tpk: a module, a name in a module, or a member of a class."""
     parts = dotted.split(".")[1:]
     if not parts:
         return True

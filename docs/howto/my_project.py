@@ -1,4 +1,4 @@
-"""What the guides train: a small network, on numbers that it can learn in seconds."""
+"""The model and the data of the guides: a small network that learns in seconds."""
 
 import numpy as np
 import tensorflow as tf

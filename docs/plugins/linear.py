@@ -1,4 +1,4 @@
-"""What the pages on plugins train."""
+"""The model and the data of the pages about plugins."""
 
 import numpy as np
 import tensorflow as tf

@@ -123,9 +123,7 @@ LOOP = Box(
                 ),
                 hook("after_epoch", "complete results that were collected step by step"),
                 hook("trigger_epoch", "evaluate, save, report"),
-                hook(
-                    "before_checkpoint", "if a saver requested it; or after the trigger_step with the request"
-                ),
+                hook("before_checkpoint", "if a saver requested it; or after the trigger_step with the request"),
             ],
         ),
         hook("after_train", "always, however the run ends; each callback isolated"),

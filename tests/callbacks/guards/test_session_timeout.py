@@ -53,7 +53,7 @@ class Fetch(tpk.Callback):
 def test_a_step_that_waits_is_an_error_that_names_the_step_and_what_it_waits_for(callbacks):
     with pytest.raises(HangError, match=r"longer than 2000 ms.*in epoch 4, step 1 \(after global step 3\)") as error:
         train(3, 2000, [each() for each in callbacks])
-    assert "what waits in a step is take (QueueDequeueV2)" in str(error.value)
+    assert "The ops of a step that may wait: take (QueueDequeueV2)" in str(error.value)
     assert isinstance(error.value.__cause__, tf.errors.DeadlineExceededError)
 
 
@@ -138,7 +138,7 @@ def test_what_computes_is_said_to_compute():
                 w = v1.get_variable("w", initializer=0.0)
                 self.train_op = tf.while_loop(lambda i: i < 300_000.0, lambda i: i + 1.0, [w])[0].op
 
-    with pytest.raises(HangError, match="nothing in a step waits for data or for other processes, so it was computing"):
+    with pytest.raises(HangError, match="No op of a step waits for data or for other processes, so it was computing"):
         Computes().train(callbacks=[tpk.SessionRunTimeout(50)], steps_per_epoch=1, max_epoch=1)
 
 
@@ -157,5 +157,5 @@ def test_other_errors_stay_what_they_are():
 
 @pytest.mark.parametrize("timeout", [0, -5, 1.5, True, "1000"])
 def test_a_timeout_that_makes_no_sense_is_an_error(timeout):
-    with pytest.raises(ConfigError, match=r"SessionRunTimeout\(.*positive whole number of milliseconds"):
+    with pytest.raises(ConfigError, match="SessionRunTimeout: timeout_in_ms must be an integer, 1 or more"):
         tpk.SessionRunTimeout(timeout)

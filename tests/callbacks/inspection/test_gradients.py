@@ -141,5 +141,5 @@ def test_a_trainer_whose_gradients_nobody_knows_is_told(run_steps):
 
 
 def test_a_wrong_period_is_told():
-    with pytest.raises(ConfigError, match=r"GradientHistogram\(every_k_steps=0\): expected a positive whole number"):
+    with pytest.raises(ConfigError, match="GradientHistogram: every_k_steps must be an integer, 1 or more, not 0"):
         GradientHistogram(0)

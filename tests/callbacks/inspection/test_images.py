@@ -143,10 +143,10 @@ def test_a_parameter_may_be_a_variable_and_have_a_function(tmp_path):
     [
         (
             lambda: DumpTensorAsImage("x", every_k_steps=6),
-            r"DumpTensorAsImage: 'x' is no image: float32 of shape \(2,\)",
+            r"DumpTensorAsImage: 'x' is not an image: float32 of shape \(2,\)",
         ),
-        (lambda: DumpTensorAsImage("text"), "is no image: object.*Give a map_func"),
-        (lambda: DumpParamAsImage("conv/b"), r"DumpParamAsImage: 'conv/b' is no image: float64 of shape \(5,\)"),
+        (lambda: DumpTensorAsImage("text"), "is not an image: object.*Convert it with map_func"),
+        (lambda: DumpParamAsImage("conv/b"), r"DumpParamAsImage: 'conv/b' is not an image: float64 of shape \(5,\)"),
         (lambda: DumpParamAsImage(["w"]), r"expected a variable or the name of one, got \['w'\]"),
     ],
 )
@@ -165,7 +165,7 @@ def test_an_unknown_variable_is_told_with_the_nearest_names(tmp_path):
     with tf.Graph().as_default():
         trainer = tpk.Trainer()
         trainer.train_op = v1.get_variable("weight", initializer=0.0).assign_add(1.0)
-        with pytest.raises(TowerError, match=r"the graph has no variable 'wieght'\. Nearest: weight"):
+        with pytest.raises(TowerError, match=r"the graph has no variable 'wieght'\. Nearest: 'weight'"):
             trainer.train(
                 callbacks=[DumpParamAsImage("wieght")], steps_per_epoch=1, max_epoch=1, run_dir=tmp_path / "b"
             )
@@ -175,7 +175,10 @@ def test_an_unknown_variable_is_told_with_the_nearest_names(tmp_path):
     ("make", "message"),
     [
         (lambda: DumpTensorAsImage(["x", "cost"]), "takes one tensor"),
-        (lambda: DumpTensorAsImage("x", max_images=0), r"DumpTensorAsImage\(max_images=0\): expected a positive"),
+        (
+            lambda: DumpTensorAsImage("x", max_images=0),
+            "DumpTensorAsImage: max_images must be an integer, 1 or more, not 0",
+        ),
         (lambda: DumpParamAsImage("w", map_func="grey"), r"DumpParamAsImage\(map_func='grey'\): expected a function"),
     ],
 )
@@ -186,5 +189,5 @@ def test_wrong_options_are_told(make, message):
 
 @pytest.mark.parametrize("make", [lambda: DumpTensorAsImage("x"), lambda: DumpParamAsImage("w")])
 def test_images_need_a_directory(make):
-    with pytest.raises(ConfigError, match="writes into the directory of the run, but this run has none"):
+    with pytest.raises(ConfigError, match="writes into the run directory, but this training has none"):
         train(make())

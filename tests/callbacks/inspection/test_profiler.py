@@ -145,9 +145,9 @@ def test_a_resumed_training_profiles_the_rest_and_says_if_there_is_none(tmp_path
     assert files_in(tmp_path) == ["chrome-trace-2.json"]
     train(GraphProfiler([2, 7], dump_profile=False), tmp_path, epochs=2, resume="auto")
     assert files_in(tmp_path) == ["chrome-trace-2.json", "chrome-trace-7.json"]
-    assert "is over already" not in caplog.text
+    assert "profiles nothing" not in caplog.text
     train(GraphProfiler([2, 7], dump_profile=False), tmp_path, epochs=3, resume="auto")
-    assert "the last of its steps, 7, is over already: 12 steps have completed" in caplog.text
+    assert "its last step is 7, but 12 steps have completed already" in caplog.text
 
 
 def test_a_run_that_fails_leaves_no_profiler_behind(tmp_path):
@@ -167,7 +167,7 @@ def test_what_profiles_already_is_told(tmp_path):
     tf.profiler.experimental.start(str(tmp_path))
     try:
         with pytest.raises(
-            ConfigError, match=r"GraphProfiler cannot profile step 2: something else profiles it already"
+            ConfigError, match=r"cannot profile step 2: TensorFlow has only one profiler, already running"
         ):
             train(GraphProfiler(2), tmp_path)
     finally:
@@ -175,14 +175,15 @@ def test_what_profiles_already_is_told(tmp_path):
     assert files_in(tmp_path) == []
 
 
-@pytest.mark.parametrize("steps", [0, [], [3, -1], ["3"], 2.5, True])
+@pytest.mark.parametrize("steps", [0, [3, -1], [2.5], True])
 def test_steps_have_numbers_from_one_on(steps):
-    with pytest.raises(ConfigError, match=r"GraphProfiler\(steps=.*expected numbers of steps, from 1 on"):
+    with pytest.raises(ConfigError, match="GraphProfiler: steps must be an integer, 1 or more"):
         GraphProfiler(steps)
 
 
 def test_there_has_to_be_something_to_write_and_a_place_for_it():
-    with pytest.raises(ConfigError, match=r"nothing to write\. Set dump_tracing or dump_profile"):
-        GraphProfiler(dump_tracing=False, dump_profile=False)
-    with pytest.raises(ConfigError, match="GraphProfiler writes into the directory of the run, but this run has none"):
+    for options in ({"dump_tracing": False, "dump_profile": False}, {"steps": []}):
+        with pytest.raises(ConfigError, match=r"nothing to write. Choose a step, and set dump_tracing or dump_profile"):
+            GraphProfiler(**options)
+    with pytest.raises(ConfigError, match="GraphProfiler writes into the run directory, but this training has none"):
         train(GraphProfiler())

@@ -251,9 +251,9 @@ def test_a_tensor_that_no_step_of_the_loop_can_compute_is_told():
     [
         (lambda: ProcessTensors([], print), "nothing to look at"),
         (lambda: ProcessTensors("x", "print"), "fn='print'.*expected a function"),
-        (lambda: DumpTensors("x", every_k_steps=0), r"DumpTensors\(every_k_steps=0\): expected a positive"),
-        (lambda: DumpTensors("x", every_k_steps=True), "expected a positive whole number"),
-        (lambda: TensorPrinter("x", max_elements=0), "max_elements=0"),
+        (lambda: DumpTensors("x", every_k_steps=0), "DumpTensors: every_k_steps must be an integer, 1 or more, not 0"),
+        (lambda: DumpTensors("x", every_k_steps=True), "every_k_steps must be an integer, 1 or more, not True"),
+        (lambda: TensorPrinter("x", max_elements=0), "max_elements must be an integer, 1 or more, not 0"),
     ],
 )
 def test_wrong_options_are_told(make, message):
@@ -263,6 +263,6 @@ def test_wrong_options_are_told(make, message):
 
 def test_a_dump_needs_a_directory():
     with pytest.raises(
-        ConfigError, match=r"DumpTensors writes into the directory of the run.*Give the training a run_dir"
+        ConfigError, match=r"DumpTensors writes into the run directory, but this training has none.*Give it a run_dir"
     ):
         train(DumpTensors("x"))

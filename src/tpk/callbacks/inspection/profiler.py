@@ -1,4 +1,4 @@
-"""Profiler of steps: Chrome traces, and the profile of TensorBoard."""
+"""A profiler of steps that writes Chrome traces and TensorBoard profiles."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tpk.callbacks.inspection.tensors import LooksAtSteps, file_in_run_dir, write_file
+from tpk.checks import check_at_least
 from tpk.errors import ConfigError
 from tpk.tf_internals import chrome_trace
 
@@ -27,45 +28,44 @@ RunOptions = tf.compat.v1.RunOptions
 
 
 class GraphProfiler(LooksAtSteps):
-    """Profiles chosen steps: where the time goes, op by op.
+    """Profiles chosen steps: how long each op takes.
 
-    Of each of these steps it writes into the directory of the run
+    For each of these steps it writes into the run directory
 
-    - ``chrome-trace-<step>.json`` (`dump_tracing`): the ops of the run on each device; open it at ``chrome://tracing``
-      or https://ui.perfetto.dev;
-    - ``plugins/profile/step-<step>/`` (`dump_profile`): the profile that TensorBoard shows, which has the threads of
-      the process and the kernels of GPUs besides; it takes the package ``tensorboard-plugin-profile`` (or ``xprof``) to
-      see;
+    - ``chrome-trace-<step>.json`` (`dump_tracing`): the ops of the run on each device, to be opened at
+      ``chrome://tracing`` or https://ui.perfetto.dev;
+    - ``plugins/profile/step-<step>/`` (`dump_profile`): a profile for TensorBoard, which also has the threads of the
+      process and the kernels of GPUs. TensorBoard needs the package ``tensorboard-plugin-profile`` (or ``xprof``);
     - ``runmetadata-<step>.pb`` (`dump_metadata`): the serialized `tf.compat.v1.RunMetadata`;
-    - an event with the same (`dump_event`), of which TensorBoard's page of the graph shows times of nodes as
+    - an event with the same metadata (`dump_event`): TensorBoard's graph page shows the times of nodes as
       ``step <step>``.
 
-    A step that runs the session several times has as many of each; from the second on, they are called ``<step>-run2``
-    and so on.
+    If a step runs the session several times, it writes each of these for each run; the names from the second run on are
+    ``<step>-run2`` and so on.
 
-    TensorFlow has one profiler at a time. With `dump_profile` that is taken, and what comes from the metadata of the
-    run has the ops as the host sees them, also those that it gives to a GPU; for the times of GPU kernels in the Chrome
-    trace, set `dump_profile` to False. Nothing else may profile the same steps, such as
-    `tf.compat.v1.train.ProfilerHook`.
+    TensorFlow has only one profiler at a time. With `dump_profile` it is in use, and the metadata of the run only has
+    the ops as seen by the host, including those launched on a GPU. For the times of GPU kernels in the Chrome trace,
+    set `dump_profile` to False. No other profiler, such as `tf.compat.v1.train.ProfilerHook`, may run in the same
+    steps.
 
-    - **When it runs**: around the runs of the chosen steps. Where one run makes several steps (`steps_per_run`), the
-      run that has such a step is profiled: by TensorBoard's profile all of it, by the others its last step.
+    - **When it runs**: around the runs of the chosen steps. If one run makes several steps (`steps_per_run`), the run
+      with the chosen step is profiled: all of it in the TensorBoard profile, only its last step in the other files.
     - **What it costs**: a profiled step takes several times as long, and the training waits while files are written.
-      All other steps cost the comparison of two numbers (`tests/benchmarks/profiler_overhead.py`).
-    - **Where it works**: on every strategy; it profiles the chief. With ``async``, the Chrome trace has the main tower
-      alone.
+      Other steps cost the comparison of two numbers (`tests/benchmarks/profiler_overhead.py`).
+    - **Where it works**: on every strategy; it profiles the chief. With ``async``, the Chrome trace only has the main
+      tower.
 
     Args:
-        steps: the numbers of the steps, as `global_step` counts them: the first is 1. It makes sense to leave out the
-            first ones, in which TensorFlow gets ready. None is every step: of those that `EnableCallbackIf` chooses.
-        dump_tracing: write a Chrome trace.
-        dump_profile: write TensorBoard's profile.
-        dump_metadata: write the metadata of the run.
-        dump_event: report the metadata of the run to the monitors, as an event.
+        steps: the number or numbers of the steps, as counted by `global_step`, from 1 on. Leave out the first steps, in
+            which TensorFlow warms up. None profiles every step, or every step chosen by `EnableCallbackIf`.
+        dump_tracing: whether to write a Chrome trace.
+        dump_profile: whether to write a TensorBoard profile.
+        dump_metadata: whether to write the metadata of the run.
+        dump_event: whether to report the metadata of the run to the monitors as an event.
 
     Raises:
-        ConfigError: if an option has a value that it cannot have, or nothing is to be written; when the graph is set
-            up, if the training has no `run_dir`; in a step, if something else profiles.
+        ConfigError: if an option is invalid, or nothing is to be written; when the graph is set up, if the training has
+            no `run_dir`; in a step, if another profiler is running.
 
     Example:
         ```python
@@ -83,69 +83,61 @@ class GraphProfiler(LooksAtSteps):
         dump_event: bool = False,
     ) -> None:
         super().__init__()
-        self._steps = None if steps is None else _as_steps(steps)
+        self._steps = None if steps is None else sorted(set(steps if isinstance(steps, Iterable) else [steps]))
+        for step in self._steps or ():
+            check_at_least(self, 1, steps=step)
         self._dump_tracing = dump_tracing
         self._dump_profile = dump_profile
         self._dump_metadata = dump_metadata
         self._dump_event = dump_event
-        self._wants_metadata = dump_tracing or dump_metadata or dump_event
-        if not (self._wants_metadata or dump_profile):
-            raise ConfigError("GraphProfiler: there is nothing to write. Set dump_tracing or dump_profile.")
+        self._needs_metadata = dump_tracing or dump_metadata or dump_event
+        if self._steps == [] or not (self._needs_metadata or dump_profile):
+            raise ConfigError("GraphProfiler: nothing to write. Choose a step, and set dump_tracing or dump_profile.")
         self._fetches: Any = None
         self._request: Any = None
-        # The step that is or was looked at, and the number of its run.
+        # The last profiled step, and the number of its run.
         self._step = 0
         self._run = 0
         self._is_profiling = False
         self._profile: _Profile | None = None
 
     def next_due(self, step: int) -> float:
-        """Return the number of the first step to look at after `step`."""
+        """Return the number of the next step to profile."""
         if self._steps is None:
             return step + 1
         position = bisect_right(self._steps, step)
         return self._steps[position] if position < len(self._steps) else math.inf
 
     def setup_graph(self, trainer: TrainerProtocol) -> None:
-        """Get ready to profile.
-
-        Raises:
-            ConfigError: if there is no directory to write to.
-        """
+        """Check that there is a run directory."""
         file_in_run_dir(self)
         if trainer.loop.steps_per_run > 1:
-            # Of a run that makes several steps, only the last one, from which something is fetched, has metadata.
+            # If a run makes several steps, only the last one has metadata, and only if it fetches something.
             with tf.device("/cpu:0"):
                 self._fetches = tf.constant(0, name="profiled_step")
 
     def before_train(self, trainer: TrainerProtocol) -> None:
-        """Find out which step is the first to look at."""
+        """Find the first step to profile."""
         super().before_train(trainer)
-        if self._wants_metadata:
-            # A full trace is an error while something else profiles, but for that of TensorFlow's servers, which have
-            # no other.
-            is_taken = self._dump_profile and not trainer.sess.sess_str
-            level = RunOptions.SOFTWARE_TRACE if is_taken else RunOptions.FULL_TRACE
+        if self._needs_metadata:
+            # A full trace is an error while another profiler is running. TensorFlow's servers have no other level.
+            is_profiled = self._dump_profile and not trainer.sess.sess_str
+            level = RunOptions.SOFTWARE_TRACE if is_profiled else RunOptions.FULL_TRACE
             self._request = SessionRunArgs(self._fetches, options=RunOptions(trace_level=level))
         if self._steps is not None and self.due_at == math.inf:
             logger.warning(
-                "GraphProfiler: the last of its steps, %d, is over already: %d steps have completed",
+                "GraphProfiler profiles nothing: its last step is %d, but %d steps have completed already",
                 self._steps[-1],
                 trainer.global_step,
             )
-        if self._wants_metadata and self._dump_profile and _has_gpu(trainer.sess):
-            logger.info(
-                "GraphProfiler: the kernels of GPUs are in TensorBoard's profile; to have them in the Chrome trace, "
-                "set dump_profile=False"
-            )
 
     def before_run(self, run_context: Any) -> Any:
-        """Begin to profile, if the step is one to look at."""
+        """Start to profile, if the step is chosen."""
         step = self.step_under_way
         if step < self.due_at:
             return None
         if step != self._step:
-            if self._step >= self.due_at:  # That has been looked at; a step is the same one in each of its runs.
+            if self._step >= self.due_at:  # All runs of that step are over.
                 self.due_at = self.next_due(self._step)
                 if step < self.due_at:
                     return None
@@ -181,38 +173,38 @@ class GraphProfiler(LooksAtSteps):
         logger.info("profile of step %s: %s", name, ", ".join(map(str, written)) or "in the monitors")
 
     def after_train(self, trainer: TrainerProtocol) -> None:
-        """Stop to profile a run that has failed."""
+        """Stop profiling after a failed run."""
         if self._profile is not None:
             self._profile.cancel()
             self._profile = None
 
 
 class _Profile:
-    """A profile of TensorBoard, from its making on."""
+    """A TensorBoard profile that is being taken."""
 
     def __init__(self, run_dir: Path, step: int) -> None:
         self._run_dir = run_dir
-        # TensorFlow names a profile by the second, so that of the next step might have the same place.
+        # TensorFlow names a profile by the time in seconds, so the next step could overwrite it.
         self._folder = Path(tempfile.mkdtemp(prefix=".profile-", dir=run_dir))
         try:
             tf.profiler.experimental.start(str(self._folder))
         except tf.errors.AlreadyExistsError as error:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise ConfigError(
-                f"GraphProfiler cannot profile step {step}: something else profiles it already, and TensorFlow has one "
-                "profiler at a time. Stop that, or set dump_profile=False."
+                f"GraphProfiler cannot profile step {step}: TensorFlow has only one profiler, already running. "
+                "Stop it, or set dump_profile=False."
             ) from error
         self._trace = tf.profiler.experimental.Trace("train", step_num=step, _r=1)
         self._trace.__enter__()
 
     def finish(self, name: str) -> Path:
-        """Write it, and return where it is."""
+        """Write the profile and return its path."""
         self._trace.__exit__(None, None, None)
         try:
             tf.profiler.experimental.stop()
             place = self._run_dir / "plugins" / "profile" / name
             place.parent.mkdir(parents=True, exist_ok=True)
-            if place.exists():  # Of an attempt at this run that did not come to a checkpoint after it.
+            if place.exists():  # From before a resume.
                 shutil.rmtree(place)
             (written,) = (self._folder / "plugins" / "profile").iterdir()
             written.rename(place)
@@ -221,22 +213,9 @@ class _Profile:
         return place
 
     def cancel(self) -> None:
-        """Give it up."""
+        """Discard the profile."""
         self._trace.__exit__(None, None, None)
         try:
             tf.profiler.experimental.stop(save=False)
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def _as_steps(steps: Any) -> list[int]:
-    chosen = [steps] if isinstance(steps, int) else list(steps) if isinstance(steps, Iterable) else []
-    if not chosen or any(isinstance(step, bool) or not isinstance(step, int) or step < 1 for step in chosen):
-        raise ConfigError(
-            f"GraphProfiler(steps={steps!r}): expected numbers of steps, from 1 on, or None for every step."
-        )
-    return sorted(set(chosen))
-
-
-def _has_gpu(sess: Any) -> bool:
-    return any(device.device_type == "GPU" for device in sess.list_devices())

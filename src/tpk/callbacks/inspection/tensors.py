@@ -1,4 +1,4 @@
-"""Values of tensors in the steps of a training: printed, dumped to files, or handed to a function."""
+"""Callbacks that print the values of tensors in steps, save them to files, or pass them to a function."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import logging
 import math
 import zipfile
 from abc import ABC, abstractmethod
+from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from tpk.callbacks.run_tensors import RunCompanions, RunTensor, find_tensor, run_tensors
+from tpk.checks import check_at_least
 from tpk.durable_files import replace_file
 from tpk.errors import ConfigError
 from tpk.graph.gradients import recorded_gradients
@@ -30,13 +32,12 @@ logger = logging.getLogger(__name__)
 
 
 class LooksAtSteps(Callback, ABC):
-    """Looks at some steps; the others cost one comparison of two numbers.
+    """Base of callbacks that look at some steps. The other steps cost one comparison of two numbers.
 
-    A step has the number to which it brings `global_step`, in each of its runs of the session. Where one run makes
-    several steps, it has that of the last, and is looked at if one of them is to be.
+    The number of a step is the value of `global_step` after it, in each of its runs of the session. If one run makes
+    several steps, the number of the run is that of its last step, and the run is looked at if one of its steps is due.
 
-    A subclass says in `next_due` which steps it looks at, asks in ``before_run`` whether the one under way is due, and
-    sets `due_at` anew once it has looked.
+    A subclass defines `next_due`, asks in ``before_run`` whether `step_under_way` is due, and updates `due_at`.
 
     Attributes:
         due_at: the number of the next step to look at.
@@ -53,41 +54,37 @@ class LooksAtSteps(Callback, ABC):
         """Return the number of the first step to look at after `step`."""
 
     def before_train(self, trainer: TrainerProtocol) -> None:
-        """Find out how steps are numbered, and which one is the first to look at."""
+        """Find out how steps are numbered, and the first step to look at."""
         self._progress, self._steps_per_epoch = trainer.loop.progress, trainer.loop.steps_per_epoch
-        # A training that is resumed within an epoch has that epoch under way already.
+        # If the training was resumed within an epoch, this epoch is under way already.
         done = trainer.local_step + 1 if trainer.epoch_num == trainer.loop.starting_epoch else 0
         self._offset = trainer.global_step - done - trainer.loop.starting_epoch * self._steps_per_epoch + 1
         self.due_at = self.next_due(trainer.global_step)
 
     @property
     def step_under_way(self) -> int:
-        """The number of the step under way: what `global_step` is when it has completed."""
-        # Not by `global_step`, which has counted the step already when it runs the session once more; nor by what a
-        # hook of the epoch notes, which is not called while `EnableCallbackIf` has the callback disabled.
+        """The number of the step under way: the value of `global_step` after it."""
+        # In the second run of a step, `global_step` counts the step already. And no hook of the epoch could help, since
+        # it is not called while `EnableCallbackIf` disables the callback.
         progress = self._progress
         return self._offset + progress.epoch_num * self._steps_per_epoch + progress.local_step
 
 
 class LooksAtTensors(LooksAtSteps):
-    """Fetches tensors along with steps, in the very runs to which they belong; the base of what looks at values.
+    """Base of callbacks that look at the values of tensors, fetched in the runs of the step to which they belong.
 
-    So nothing is computed twice, and nothing is taken from the data for it. Of a step that runs the session several
-    times, each tensor has the value of the first run that computes it. If a step that is due does not compute all of
-    them, as where objectives are minimized in turn, the next one is looked at that does.
-
-    A subclass does its part in `look`.
+    So nothing is computed twice, and no data is taken. If a step runs the session several times, the first run that
+    computes a tensor gives its value. If a due step does not compute all of the tensors, because objectives are
+    minimized in turn for example, the next step that does is looked at.
 
     Args:
-        tensors: what to fetch: the name of a tensor in the main training tower, or else in the graph; a tensor; or a
-            list of these.
-        every_k_steps: fetch it in steps whose number is a multiple of it; where one run makes several steps, from the
-            last step of the run that passes such a one.
+        tensors: the name of a tensor in the main training tower, or else in the graph; a tensor; or a list of these.
+        every_k_steps: look at steps whose number is a multiple of it; if one run makes several steps, at the last step
+            of a run that includes such a step.
 
     Raises:
-        ConfigError: if an option has a value that it cannot have; and, when the graph is set up, if something is no
-            tensor of the graph with a value, or no step can compute it.
-        TowerError: then, if no tensor has that name; the message has the nearest names.
+        ConfigError: if an option is invalid; and, when the graph is set up, if a tensor cannot be fetched.
+        TowerError: when the graph is set up, if no tensor has the name; the message lists the nearest names.
     """
 
     def __init__(self, tensors: Any, every_k_steps: int = 1) -> None:
@@ -95,39 +92,31 @@ class LooksAtTensors(LooksAtSteps):
         self._wanted = list(tensors) if isinstance(tensors, list | tuple) else [tensors]
         if not self._wanted:
             raise ConfigError(f"{type(self).__name__}([]): there is nothing to look at. Name a tensor.")
-        self._every_k_steps = check_period(type(self).__name__, every_k_steps)
+        check_at_least(self, 1, every_k_steps=every_k_steps)
+        self._every_k_steps = every_k_steps
         self._tensors: dict[str, Any] = {}
         self._companions: RunCompanions
-        # What is still to come of the step with this number, and what has come.
+        # The number of the last step that was due, and the values from its runs so far.
         self._step = 0
-        self._missing: set[str] = set()
         self._values: dict[str, Any] = {}
-        # What is fetched along with the run under way.
-        self._names: tuple[str, ...] = ()
-        self._last: tuple[Any, tuple[str, ...], tuple[Any, ...] | None] = (None, (), None)
 
     @abstractmethod
     def look(self, values: dict[str, Any]) -> None:
-        """Do something with the values of a step, by their names."""
+        """Process the values of a step by the names of the tensors."""
 
     def find_tensors(self, trainer: TrainerProtocol) -> list[RunTensor]:
-        """Return what to fetch, each with the name that it is shown with."""
+        """Return the tensors to fetch."""
         return run_tensors(trainer.graph, labelled_tensors(self, trainer, self._wanted).items())
 
     def next_due(self, step: int) -> float:
-        """Return the number of the first step to look at after `step`."""
+        """Return the next multiple of `every_k_steps`."""
         return (step // self._every_k_steps + 1) * self._every_k_steps
 
     def setup_graph(self, trainer: TrainerProtocol) -> None:
-        """Find the tensors, and the runs to which they belong.
-
-        Raises:
-            ConfigError: if one cannot be fetched along with a step.
-            TowerError: if there is none of a name.
-        """
+        """Find the tensors, and the runs to which they belong."""
         found = self.find_tensors(trainer)
         self._tensors = {each.name: each.tensor for each in found}
-        self._companions = RunCompanions(trainer, found, lambda named, *_: tuple(name for name, _ in named) or None)
+        self._companions = RunCompanions(trainer, found, lambda named, *_: dict(named) or None)
         if self._companions.left_out:
             left_out = ", ".join(each.name for each in self._companions.left_out)
             raise ConfigError(
@@ -136,79 +125,55 @@ class LooksAtTensors(LooksAtSteps):
             )
 
     def before_run(self, run_context: Any) -> Any:
-        """Return the tensors that belong to the run, if the step is to be looked at."""
+        """Return the tensors that belong to the run, if the step is due."""
         step = self.step_under_way
         if step < self.due_at:
             return None
         if step != self._step:
-            self._step = step
-            self.begin_step()
-        return self._request_for(run_context.original_args.fetches)
-
-    def begin_step(self) -> None:
-        """Get ready for a step that is looked at: values of an earlier one do not belong to it."""
-        self._values = {}
-        self._missing = set(self._tensors)
+            self._step, self._values = step, {}
+        return self._companions.request_for(run_context.original_args.fetches)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Take the values; once all of them are there, look at them."""
-        if run_values.results is None:
-            return
-        came = dict(zip(self._names, run_values.results, strict=True))
-        self._missing -= came.keys()
-        if not self._missing:
-            self.due_at = self.next_due(self.global_step)
-        self.take(came)
+        """Take the values of the run."""
+        results = run_values.results
+        if results is not None:
+            # A run that belongs to several train ops has a dict for each of them.
+            self.take(dict(ChainMap(*results)) if isinstance(results, list) else results)
 
     def take(self, values: dict[str, Any]) -> None:
-        """Take what a run has computed."""
-        self._values.update(values)
-        if not self._missing:
+        """Collect the values of a run; when all have arrived, look at them."""
+        self._values = {**values, **self._values}
+        if len(self._values) == len(self._tensors):
+            self.due_at = self.next_due(self.global_step)
             self.look({name: self._values[name] for name in self._tensors})
 
     def state_dict(self) -> dict[str, Any]:
-        """Return which step is the next to look at."""
+        """Return the next step to look at."""
         return {"due_at": self.due_at}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take back what `state_dict` returned."""
+        """Restore what `state_dict` returned."""
         self.due_at = min(self.due_at, state["due_at"])
-
-    def _request_for(self, fetches: Any) -> tuple[Any, ...] | None:
-        known, names, request = self._last
-        if fetches is not known:
-            found = self._companions.request_for(fetches) or ()
-            groups = found if isinstance(found, list) else [found]
-            names = tuple(dict.fromkeys(name for group in groups for name in group))
-            # A tuple of tensors is known by its identity, so that the run is compiled once.
-            request = tuple(self._tensors[name] for name in names) or None
-            self._last = (fetches, names, request)
-        if self._missing.issuperset(names):
-            self._names = names
-            return request
-        self._names = tuple(name for name in names if name in self._missing)
-        return tuple(self._tensors[name] for name in self._names) or None
 
 
 class ProcessTensors(LooksAtTensors):
-    """Calls a function with the values of tensors in each step, or in every k-th.
+    """Calls a function with the values of tensors in each step, or in every k-th step.
 
-    - **When it runs**: along with the step; the function is called when its run is over.
-    - **What it costs**: the values are copied out of the graph in the steps that it looks at, and in no other. Where
-      one run makes several steps (`steps_per_run`), they are those of the last step of a run.
+    - **When it runs**: along with the step; the function is called after the run.
+    - **What it costs**: in the steps that it looks at, the values are copied out of the graph. If one run makes several
+      steps (`steps_per_run`), they are the values of its last step.
     - **Where it works**: on every strategy; it looks at the main training tower of the chief. Set `chief_only` to False
-      to have it in every process.
+      to use it in every process.
 
     Args:
         tensors: the names of tensors in the main training tower, with or without ``:0``, or else in the graph; tensors;
-            or one of these. Not variables: their value within a step may be that before the update or that after it.
-        fn: takes the values, in this order, as arrays; may raise `StopTraining`.
+            or one of these. Variables are not allowed, because a step may read them before or after their update.
+        fn: takes the values as arrays, in this order; may raise `StopTraining`.
         every_k_steps: look at steps whose number (`global_step` after the step) is a multiple of it.
 
     Raises:
-        ConfigError: if an option has a value that it cannot have; when the graph is set up, if something is no tensor
-            with a value, or no step can compute it.
-        TowerError: then, if no tensor has that name; the message has the nearest names.
+        ConfigError: if an option is invalid; and, when the graph is set up, if a tensor cannot be fetched.
+        TowerError: when the graph is set up, if no tensor has the name; the message lists the nearest names.
 
     Example:
         ```python
@@ -228,18 +193,17 @@ class ProcessTensors(LooksAtTensors):
 
 
 class TensorPrinter(LooksAtTensors):
-    """Writes the values of tensors into the log in each step, or in every k-th.
+    """Logs the values of tensors in each step, or in every k-th step.
 
-    When it runs, what it costs and where it works is as for `ProcessTensors`. Arrays of more than `max_elements`
-    elements are shortened.
+    It runs like `ProcessTensors`.
 
     Args:
-        tensors: as for `ProcessTensors`.
-        every_k_steps: as for `ProcessTensors`.
-        max_elements: how many elements of an array are shown.
+        tensors: see `ProcessTensors`.
+        every_k_steps: see `ProcessTensors`.
+        max_elements: the maximum number of elements of an array; larger arrays are shortened.
 
     Raises:
-        ConfigError, TowerError: as `ProcessTensors`; or if `max_elements` is not positive.
+        ConfigError, TowerError: see `ProcessTensors`.
 
     Example:
         ```python
@@ -249,8 +213,7 @@ class TensorPrinter(LooksAtTensors):
 
     def __init__(self, tensors: Any, *, every_k_steps: int = 1, max_elements: int = 20) -> None:
         super().__init__(tensors, every_k_steps)
-        if max_elements < 1:
-            raise ConfigError(f"TensorPrinter(max_elements={max_elements!r}): expected a positive whole number.")
+        check_at_least(self, 1, max_elements=max_elements)
         self._max_elements = max_elements
 
     def look(self, values: dict[str, Any]) -> None:
@@ -266,21 +229,20 @@ class TensorPrinter(LooksAtTensors):
 
 
 class DumpTensors(LooksAtTensors):
-    """Writes the values of tensors to ``DumpTensor-<step>.npz`` in the directory of the run, in each step or every
-    k-th.
+    """Saves the values of tensors to ``DumpTensor-<step>.npz`` in the run directory, in each or every k-th step.
 
-    When it runs and where it works is as for `ProcessTensors`. It costs that, and the time in which the file is
-    written, for which the training waits; so choose a period, or the steps, by `EnableCallbackIf`.
+    It runs like `ProcessTensors`, but the training also waits while the file is written; so set a period, or choose
+    steps by `EnableCallbackIf`.
 
-    ``numpy.load(path)`` gives the values by their names (without ``:0``), as they have been named here. A type of
-    numbers that NumPy does not have, such as bfloat16, becomes ``float32``, and strings become bytes of one length.
+    ``numpy.load(path)`` returns the values by the names given here, without ``:0``. Types that NumPy lacks, such as
+    bfloat16, become ``float32``, and strings become bytes of a fixed length.
 
     Args:
-        tensors: as for `ProcessTensors`.
-        every_k_steps: as for `ProcessTensors`.
+        tensors: see `ProcessTensors`.
+        every_k_steps: see `ProcessTensors`.
 
     Raises:
-        ConfigError, TowerError: as `ProcessTensors`; or, when the graph is set up, if the training has no `run_dir`.
+        ConfigError, TowerError: see `ProcessTensors`; also, when the graph is set up, if the training has no `run_dir`.
 
     Example:
         ```python
@@ -292,19 +254,14 @@ class DumpTensors(LooksAtTensors):
         super().__init__(tensors, every_k_steps)
 
     def setup_graph(self, trainer: TrainerProtocol) -> None:
-        """Find the tensors, and where to write.
-
-        Raises:
-            ConfigError: if there is no directory, or a tensor cannot be fetched along with a step.
-            TowerError: if there is no tensor of a name.
-        """
+        """Find the tensors, and check that there is a run directory."""
         file_in_run_dir(self)
         super().setup_graph(trainer)
 
     def look(self, values: dict[str, Any]) -> None:
         """Write the file."""
         content = io.BytesIO()
-        # As `numpy.savez_compressed` does it, which takes no name that is one of its arguments, such as "file".
+        # Like `numpy.savez_compressed`, except that a tensor may have the name of an argument, such as "file".
         with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
             for name, value in values.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
@@ -320,16 +277,16 @@ def _storable(value: Any) -> np.ndarray:
 
 
 def labelled_tensors(callback: Any, trainer: TrainerProtocol, wanted: Sequence[Any]) -> dict[str, Any]:
-    """Return tensors by the names that they are shown with: as they are called inside the tower, without ``:0``.
+    """Return tensors by their names inside the tower, without ``:0``.
 
     Args:
-        callback: who looks for them.
-        trainer: whose graph they are in.
+        callback: the callback, for messages.
+        trainer: the trainer.
         wanted: names, in the main training tower or else in the graph, or tensors.
 
     Raises:
-        ConfigError: if something is neither, or is a variable.
-        TowerError, ConfigError: if there is no tensor of a name, see `tpk.find_tensor`.
+        ConfigError: if a value is neither a name nor a tensor, or is a variable.
+        TowerError, ConfigError: if there is no tensor of a name; see `tpk.find_tensor`.
     """
     found = {}
     for each in wanted:
@@ -340,76 +297,62 @@ def labelled_tensors(callback: Any, trainer: TrainerProtocol, wanted: Sequence[A
         else:
             raise ConfigError(
                 f"{type(callback).__name__}: expected the name of a tensor, or a tensor of the trainer's graph, got "
-                f"{each!r}. To look at a variable, make a tensor of it in the tower: tf.identity(w, name='w_before')."
+                f"{each!r}. To look at a variable, copy it in the tower: tf.identity(w, name='w_before')."
             )
         if tensor.dtype == tf.resource or is_reference(tensor):
             raise ConfigError(
-                f"{type(callback).__name__}: {tensor.name!r} is a variable (or a handle), whose value within a step "
-                "may be that before the update or that after it. Make a tensor of it in the tower, and name that: "
-                "tf.identity(w, name='w_before')."
+                f"{type(callback).__name__}: {tensor.name!r} is a variable (or a handle), which a step may read before "
+                "or after its update. Copy it in the tower, and name the copy: tf.identity(w, name='w_before')."
             )
         found[name.removesuffix(":0")] = tensor
     return found
 
 
 def file_in_run_dir(callback: Callback, name: str = "") -> Path:
-    """Return the path of a file in the directory of the run that a callback belongs to, or that directory.
+    """Return the path of a file in the run directory, or the directory itself.
 
     Raises:
-        ConfigError: if the run has none.
+        ConfigError: if the training has no run directory.
     """
     run_dir = callback.trainer.run_dir
     if run_dir is None:
         raise ConfigError(
-            f"{type(callback).__name__} writes into the directory of the run, but this run has none (run_dir is None). "
-            "Give the training a run_dir."
+            f"{type(callback).__name__} writes into the run directory, but this training has none. Give it a run_dir."
         )
     return Path(run_dir) / name
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a file of a run, whole or not at all."""
+    """Write a file atomically."""
     replace_file(path, content, path.with_name(f".{path.name}.part"))
 
 
-def check_period(callback: str, every_k_steps: Any) -> int:
-    """Return `every_k_steps`.
-
-    Raises:
-        ConfigError: if it is no positive int.
-    """
-    if isinstance(every_k_steps, bool) or not isinstance(every_k_steps, int) or every_k_steps < 1:
-        raise ConfigError(f"{callback}(every_k_steps={every_k_steps!r}): expected a positive whole number.")
-    return every_k_steps
-
-
 class GradientHistogram(LooksAtTensors):
-    """Reports how the gradients are distributed and how large they are: at the end of each epoch, or every k steps.
+    """Reports histograms and norms of the gradients, at the end of each epoch or every k steps.
 
-    To the monitors, for each variable that is trained:
+    For each variable that is trained, the monitors get
 
     - ``gradients/<variable>``: a histogram;
     - ``gradients/<variable>/norm``: the Euclidean norm, a scalar;
-    - ``gradients/global_norm``: that of all gradients of the cost together, as `tf.linalg.global_norm` has it.
 
-    Of several costs each has its own, with its name: ``gradients/<cost>/<variable>``. They are the gradients of the
-    main training tower as they were computed: before they are averaged with those of other towers, clipped, or
-    processed otherwise. A sparse gradient is taken for its values.
+    and ``gradients/global_norm``, the norm of all gradients of the cost (see `tf.linalg.global_norm`). If there are
+    several costs, their names are part of these: ``gradients/<cost>/<variable>``. The gradients are those of the main
+    training tower as computed, before they are averaged over towers, clipped, or processed otherwise. For a sparse
+    gradient, only its values count.
 
-    - **When it runs**: along with the last step of each epoch, or each k-th step. Of an objective that is not minimized
-      in that step, along with the next one in which it is.
-    - **What it costs**: in these steps all gradients are copied out of the graph, which takes the memory of the weights
-      once more. In all others nothing.
+    - **When it runs**: along with the last step of each epoch, or each k-th step. An objective that is not minimized in
+      that step is reported in the next step that minimizes it.
+    - **What it costs**: in these steps all gradients are copied out of the graph, which takes as much memory as the
+      weights. In other steps nothing.
     - **Where it works**: on every strategy; it looks at the main training tower of the chief. It knows the gradients
-      that `tpk.graph.gradients.compute_gradients` computed, as all trainers with towers compute theirs.
+      computed by `tpk.graph.gradients.compute_gradients`, as in all trainers with towers.
 
     Args:
-        every_k_steps: report in steps whose number is a multiple of it; by default in the last step of each epoch.
-            Where one run makes several steps, in the last step of the run that passes such a one.
+        every_k_steps: report in steps whose number is a multiple of it; by default in the last step of each epoch. If
+            one run makes several steps, in the last step of a run that includes such a step.
 
     Raises:
-        ConfigError: if `every_k_steps` is not positive; when the graph is set up, if the trainer's gradients are not
-            known.
+        ConfigError: if `every_k_steps` is not positive; when the graph is set up, if the gradients are unknown.
 
     Example:
         ```python
@@ -420,15 +363,12 @@ class GradientHistogram(LooksAtTensors):
     def __init__(self, every_k_steps: int | None = None) -> None:
         super().__init__("gradients", 1 if every_k_steps is None else every_k_steps)
         self._at_epoch_end = every_k_steps is None
-        # The cost and the variable of each gradient.
-        self._costs: dict[str, str] = {}
+        # The prefix of the names of each gradient's cost.
+        self._prefixes: dict[str, str] = {}
+        self._missing: set[str] = set()
 
     def find_tensors(self, trainer: TrainerProtocol) -> list[RunTensor]:
-        """Return the gradients of the main training tower.
-
-        Raises:
-            ConfigError: if none are known.
-        """
+        """Return the gradients of the main training tower."""
         first: dict[tuple[str, str], Any] = {}
         for record in recorded_gradients(trainer.graph):
             cost = name_in_tower(record.cost.name).removesuffix(":0")
@@ -442,28 +382,28 @@ class GradientHistogram(LooksAtTensors):
         found = []
         for (cost, variable), gradient in first.items():
             prefix = f"gradients/{cost}" if has_several else "gradients"
-            self._costs[f"{prefix}/{variable}"] = prefix
+            self._prefixes[f"{prefix}/{variable}"] = prefix
             found.append(RunTensor(f"{prefix}/{variable}", gradient, [gradient.op]))
         return found
 
     def next_due(self, step: int) -> float:
-        """Return the number of the first step to look at after `step`."""
+        """Return the next multiple of `every_k_steps`, or the last step of the epoch."""
         if not self._at_epoch_end:
             return super().next_due(step)
-        end = self._offset - 1  # of an epoch
+        end = self._offset - 1  # The last step of some epoch.
         return end + ((step - end) // self._steps_per_epoch + 1) * self._steps_per_epoch
 
-    def begin_step(self) -> None:
-        """Go on waiting for what is still to come; if nothing is, wait for all gradients."""
-        if not self._missing:
-            self._missing = set(self._tensors)
-
     def take(self, values: dict[str, Any]) -> None:
-        """Look at the gradients of a run at once: those of other objectives come with runs of their own."""
-        self.look(values)
+        """Report the gradients of a run at once. Other objectives may have their turn in later steps."""
+        self._missing = self._missing or set(self._tensors)
+        new = {name: value for name, value in values.items() if name in self._missing}
+        self._missing -= new.keys()
+        if not self._missing:
+            self.due_at = self.next_due(self.global_step)
+        self.look(new)
 
     def look(self, values: dict[str, Any]) -> None:
-        """Report gradients."""
+        """Report the gradients."""
         monitors = self.trainer.monitors
         squares: dict[str, float] = {}
         for name, value in values.items():
@@ -472,15 +412,15 @@ class GradientHistogram(LooksAtTensors):
                 monitors.put_histogram(name, gradient)
             square = float(np.sum(np.square(gradient)))
             monitors.put_scalar(f"{name}/norm", np.sqrt(square))
-            squares[self._costs[name]] = squares.get(self._costs[name], 0.0) + square
+            squares[self._prefixes[name]] = squares.get(self._prefixes[name], 0.0) + square
         for prefix, square in squares.items():
             monitors.put_scalar(f"{prefix}/global_norm", np.sqrt(square))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return which step is the next to look at, and what is still to come."""
+        """Return the next step to look at, and the gradients that are still missing in the last one."""
         return {**super().state_dict(), "missing": sorted(self._missing)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take back what `state_dict` returned."""
+        """Restore what `state_dict` returned."""
         super().load_state_dict(state)
         self._missing = set(state["missing"]) & self._tensors.keys()

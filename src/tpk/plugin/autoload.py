@@ -24,7 +24,7 @@ def load_autoloaded(catalog: Catalog, *steps: Callable[[object], object]) -> Non
 
     Args:
         catalog: the catalog.
-        steps: functions that are called with each plugin; each with all plugins before the next one is.
+        steps: functions that are called with each plugin; the first one with all plugins, then the next one.
 
     Raises:
         PluginError: if a plugin in ``TPK_PLUGINS`` is missing or broken; with ``TPK_STRICT``, if any plugin is. Without
@@ -38,7 +38,7 @@ def load_autoloaded(catalog: Catalog, *steps: Callable[[object], object]) -> Non
             loaded.append((entry, catalog.resolve("plugin", entry.name)))
     for step in steps:
         for entry, plugin in loaded:
-            if catalog.outcome(entry) != "failed":
+            if catalog.outcomes.get(entry) != "failed":
                 with _tolerated(catalog, entry, entry in required):
                     step(plugin)
 
@@ -49,7 +49,7 @@ def _tolerated(catalog: Catalog, entry: CatalogEntry, is_required: bool) -> Iter
     try:
         yield
     except Exception as error:
-        catalog.mark(entry, "failed")
+        catalog.outcomes[entry] = "failed"
         if is_required:
             add_note(error, f"TPK_PLUGINS asks for {entry}")
         if is_required or is_on("TPK_STRICT"):

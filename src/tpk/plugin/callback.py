@@ -340,8 +340,7 @@ class Callback(Plugin):
 
     def _overrides(self, name: str) -> bool:
         """Whether the class or the instance overrides a hook; does not evaluate properties."""
-        own = self.__class__
-        return name in getattr(self, "__dict__", {}) or getattr(own, name) is not getattr(Callback, name)
+        return name in getattr(self, "__dict__", {}) or getattr(self.__class__, name) is not getattr(Callback, name)
 
 
 class Triggered(Protocol):

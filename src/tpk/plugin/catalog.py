@@ -60,14 +60,14 @@ class CatalogEntry:
     version: str = ""
     status: str = attrs.field(default="available", eq=False)
 
-    def __str__(self) -> str:
-        origin = f", from {self.distribution} {self.version}" if self.distribution else ""
-        return f"{self.kind} {self.name!r} ({self.target}{origin})"
-
     @property
     def is_builtin(self) -> bool:
         """Whether the plugin comes with tpk."""
-        return self.target == BUILTINS.get(self.kind, {}).get(self.name)
+        return self.distribution == DISTRIBUTION
+
+    def __str__(self) -> str:
+        origin = f", from {self.distribution} {self.version}" if self.distribution else ""
+        return f"{self.kind} {self.name!r} ({self.target}{origin})"
 
 
 class Catalog:
@@ -78,6 +78,7 @@ class Catalog:
 
     Attributes:
         path: as given.
+        outcomes: ``"loaded"`` or ``"failed"`` for each plugin that was named.
 
     Example:
         ```python
@@ -88,7 +89,7 @@ class Catalog:
     def __init__(self, path: Sequence[str] | None = None) -> None:
         self.path = path
         self._installed: list[CatalogEntry] | None = None
-        self._outcomes: dict[CatalogEntry, str] = {}
+        self.outcomes: dict[CatalogEntry, str] = {}
 
     def resolve(self, kind: str, spec: Any) -> Any:
         """Return the plugin that `spec` names.
@@ -189,9 +190,9 @@ class Catalog:
         try:
             target = pkgutil.resolve_name(entry.target)
         except (Exception, SystemExit) as error:
-            self.mark(entry, "failed")
+            self.outcomes[entry] = "failed"
             raise PluginImportError(f"{entry} cannot be imported: {type(error).__name__}: {error}") from error
-        self.mark(entry, "loaded")
+        self.outcomes[entry] = "loaded"
         return target
 
     def entries(self, kind: str | None = None) -> list[CatalogEntry]:
@@ -216,22 +217,14 @@ class Catalog:
                 return "blocked"
             if counts[entry.kind, entry.name] > 1 and not entry.is_builtin:
                 return "conflict"
-            return self._outcomes.get(entry, "available")
+            return self.outcomes.get(entry, "available")
 
         return [attrs.evolve(entry, status=status(entry)) for entry in known if kind in (None, entry.kind)]
 
     def loaded(self) -> list[CatalogEntry]:
         """Return the plugins that were named and imported, by kind and name; the ranks of a run must agree on them."""
-        loaded = [attrs.evolve(entry, status=found) for entry, found in self._outcomes.items() if found == "loaded"]
+        loaded = [attrs.evolve(entry, status=found) for entry, found in self.outcomes.items() if found == "loaded"]
         return sorted(loaded, key=lambda entry: (entry.kind, entry.name))
-
-    def mark(self, entry: CatalogEntry, outcome: str) -> None:
-        """Record that a plugin is ``"loaded"`` or ``"failed"``."""
-        self._outcomes[entry] = outcome
-
-    def outcome(self, entry: CatalogEntry) -> str | None:
-        """Return ``"loaded"`` or ``"failed"`` for a plugin that was named; None for others."""
-        return self._outcomes.get(entry)
 
     def refresh(self) -> None:
         """Look for installed distributions again when a name is next needed."""

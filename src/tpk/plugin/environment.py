@@ -23,6 +23,5 @@ def is_on(variable: str) -> bool:
 
 def names_in(variable: str) -> list[str]:
     """Return the comma-separated names in `variable`, in order; none if it is off."""
-    if not is_on(variable):
-        return []
-    return [name.strip() for name in os.environ[variable].split(",") if name.strip()]
+    names = os.environ[variable].split(",") if is_on(variable) else []
+    return [name.strip() for name in names if name.strip()]

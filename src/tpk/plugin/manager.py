@@ -151,11 +151,7 @@ class HookManager:
 
     def is_registered(self, plugin: object) -> bool:
         """Return whether this object (not an equal one) is registered."""
-        return self.get_name(plugin) is not None
-
-    def get_name(self, plugin: object) -> str | None:
-        """Return the name under which an object is registered, or None."""
-        return next((each.name for each in self._plugins if each.plugin is plugin), None)
+        return any(each.plugin is plugin for each in self._plugins)
 
     def compile_step(self) -> StepHooks:
         """Return the compiled hooks of the step. Call it after all plugins are registered.

@@ -190,7 +190,7 @@ CALLBACKS = [
     ("trains-alike", RandomChanger, "(w|table):0 is array"),
     ("resumes", Counter, "history.*mine"),
     ("order-does-not-matter", hooks(trigger_epoch=read_cost), "history.*mine"),
-    ("can-be-wrapped", hooks(trigger=needs_registration), "TypeError"),
+    ("can-be-wrapped", hooks(trigger=needs_registration), "ValueError"),
     ("runs-along-with-the-step", EachStep, "12 of them"),
     ("is-where-it-must-be", ChiefChanger, "(w|table):0 is array"),
     ("is-where-it-must-be", hooks(trigger=lambda self: None, chief_only="no"), "'no'"),

@@ -35,9 +35,7 @@ def warnings_at(clock, watched, caplog):
 
     def run(seconds, happens=None):
         watcher = HangWatcher(clock)
-        # No thread of its own: the test looks.
-        watcher._thread = threading.current_thread()
-        watcher.watch(watched, 10)
+        watcher.watch(watched, 10)  # Its thread looks later than the test.
         said = []
         for now in range(seconds):
             clock.now = float(now)
@@ -46,6 +44,7 @@ def warnings_at(clock, watched, caplog):
             watcher.look()
             if caplog.records:
                 said.append(now)
+        watcher.unwatch(watched)
         return said
 
     return run
@@ -69,11 +68,11 @@ def test_data_code_that_is_not_running_is_not_stuck(warnings_at, watched):
 
 def test_the_warning_says_who_and_where(clock, watched, caplog):
     watcher = HangWatcher(clock)
-    watcher._thread = threading.current_thread()
     watcher.watch(watched, 10)
     watcher.look()
     clock.now = 12.0
     watcher.look()
+    watcher.unwatch(watched)
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert "Source: the data has not delivered datapoint 7 within 12 s" in record.message

@@ -33,6 +33,8 @@ TEST_TOOLS = [
     "tensorboard",
     "matplotlib",
 ]
+ON_CPUS = ["-r", "requirements-cpu.txt"]
+"""What tpk needs, with TensorFlow for CPUs only."""
 LIBRARIES = ["attrs", "click", "cloudpickle", "lazy-loader", "packaging", "rich", "tomli", "tomli-w", "tqdm"]
 DATA_FORMATS = ["lmdb", "msgpack"]
 # Many tests wait for other processes: two more workers than there are cores; but each has a TensorFlow of its own.
@@ -91,7 +93,7 @@ def tests_oldest(session):
 
     `nox -s tests_oldest -- --cases-of-each 1000` runs all of their cases there, too.
     """
-    session.install("tensorflow-cpu==2.15.*", "numpy==1.26.*", "pluggy==1.6.0", *LIBRARIES)
+    session.install("tensorflow-cpu==2.15.*", "numpy==1.26.*", "pluggy==1.6.0", *ON_CPUS)
     session.install(*DATA_FORMATS, *TEST_TOOLS)
     session.install("--no-deps", ".")
     run_tests(session, *IN_PARALLEL, "--ignore=tests/manual", "-m", "not once", *SOME_ON_OLDEST)
@@ -126,7 +128,7 @@ def docs(session):
 @nox.session(python=NEWEST)
 def tests_tf1(session):
     """The tests of what builds and runs graphs, under `tf.compat.v1.disable_v2_behavior()`; about half of all tests."""
-    session.install("tensorflow-cpu==2.21.*", "numpy", "pluggy>=1.6", *LIBRARIES, *DATA_FORMATS, *TEST_TOOLS)
+    session.install("tensorflow-cpu==2.21.*", *ON_CPUS, *DATA_FORMATS, *TEST_TOOLS)
     session.install("--no-deps", ".")
     tests = [f"tests/{room}" for room in IN_TF1]
     run_tests(session, *IN_PARALLEL, *tests, TPK_TEST_TF1="1")
@@ -206,13 +208,7 @@ def release(session):
 @nox.session(python=NEWEST)
 def faults(session):
     """At least a hundred kills at random instants, and half as many preemptions; some ten minutes."""
-    session.install(
-        "tensorflow-cpu==2.21.*",
-        "numpy",
-        "pluggy>=1.6",
-        *LIBRARIES,
-        *TEST_TOOLS,
-    )
+    session.install("tensorflow-cpu==2.21.*", *ON_CPUS, *TEST_TOOLS)
     session.install("--no-deps", ".")
     run_tests(session, "tests/faults", TPK_FAULTS="100")
 
@@ -220,13 +216,7 @@ def faults(session):
 @nox.session(python=NEWEST)
 def loaders(session):
     """Other people's data loaders as dataflows; that is some 3 GB, most of it CUDA for torch."""
-    session.install(
-        "tensorflow-cpu==2.21.*",
-        "numpy",
-        "pluggy>=1.6",
-        *LIBRARIES,
-        *TEST_TOOLS,
-    )
+    session.install("tensorflow-cpu==2.21.*", *ON_CPUS, *TEST_TOOLS)
     session.install("datasets>=4", "grain>=0.2.12", "torch>=2.6", "torchdata>=0.11")
     session.install("--no-deps", ".")
     run_tests(session, "tests/dataflow/test_loaders.py", "tests/dataflow/test_loaders_train.py")
@@ -235,7 +225,7 @@ def loaders(session):
 @nox.session(python=OLDEST)
 def port_oracle(session):
     """Scripts with tensorpack 0.11, and with the package that runs them without it."""
-    session.install("tensorflow-cpu==2.15.1", "numpy==1.26.*", "pluggy==1.6.0", *LIBRARIES, *DATA_FORMATS, *TEST_TOOLS)
+    session.install("tensorflow-cpu==2.15.1", "numpy==1.26.*", "pluggy==1.6.0", *ON_CPUS, *DATA_FORMATS, *TEST_TOOLS)
     # What tensorpack imports but does not ask for, and tensorpack itself, which asks for nothing.
     session.install("tensorpack==0.11", "msgpack-numpy", "opencv-python-headless", "tabulate", "termcolor")
     session.install("libcst", "pyzmq")  # for the converter, and tpk-zmq

@@ -15,6 +15,7 @@ from email.parser import Parser
 from pathlib import Path
 
 import pytest
+import tomllib
 
 ROOT = Path(__file__).parents[2]
 DISTRIBUTIONS = os.environ.get("TPK_DISTRIBUTIONS")
@@ -81,6 +82,13 @@ def test_all_are_of_one_version_that_the_changelog_describes(package, metadata):
     asked_for = [each for each in metadata.get_all("Requires-Dist", []) if re.match(r"tpk-train\b[^\[]*$", each)]
     if package != "tpk-train":
         assert asked_for == [f"tpk-train>={tpk.__version__}"]
+
+
+def test_the_requirements_for_cpus_are_the_dependencies_with_another_tensorflow():
+    lines = (ROOT / "requirements-cpu.txt").read_text().splitlines()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    cpu = [each.replace("tensorflow", "tensorflow-cpu") for each in project["dependencies"]]
+    assert [line for line in lines if not line.startswith("#")] == cpu
 
 
 def test_a_source_archive_has_the_tests_too(package):

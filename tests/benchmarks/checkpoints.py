@@ -25,7 +25,7 @@ import tensorflow as tf
 
 import tpk
 from tpk.checkpoint.files import newest_complete, state_bytes
-from tpk.train.resume.training_state import take_state
+from tpk.train.resume.state import take_state
 
 v1 = tf.compat.v1
 

@@ -17,7 +17,7 @@ from tpk.graph.variables import saveable_variables, variable_name
 from tpk.plugin import Callback, get_catalog, hookimpl
 from tpk.train.epoch import batch_of
 from tpk.train.resume.checkpoints import Checkpoints
-from tpk.train.resume.training_state import describe, take_own_state
+from tpk.train.resume.state import describe, take_own_state
 
 if TYPE_CHECKING:
     from tpk.input_source.base import InputSource

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tpk.input_source.base import InputSource
-    from tpk.train.resume.resumption import Resumption
+    from tpk.train.resume.state import Resumption
 
 logger = logging.getLogger(__name__)
 

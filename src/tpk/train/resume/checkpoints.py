@@ -38,7 +38,7 @@ from tpk.graph.steps import get_global_step_var
 from tpk.graph.variables import saveable_variables, variable_name
 from tpk.plugin import Callback, hookimpl
 from tpk.plugin.callback import trigger_of
-from tpk.train.resume.training_state import take_state
+from tpk.train.resume.state import take_state
 from tpk.train.run.directory import check_is_there
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from tpk.checkpoint.files import Checkpoint, newest_complete
 from tpk.durable_files import open_no_link, replace_file
 from tpk.errors import CheckpointError, ConfigError
 from tpk.plugin.description import leaves_of
-from tpk.train.resume.training_state import check_state
+from tpk.train.resume.state import check_state
 from tpk.train.run.lock import run_lock
 from tpk.train.run.names import CONFIG_NAME, RUN_FILE_NAME
 

@@ -23,7 +23,7 @@ from tpk.errors import CheckpointError, Preempted, StopTraining, TpkError, in_on
 from tpk.plugin.callback import Callback
 from tpk.plugin.description import described
 from tpk.train.epoch import steps_of_one_pass
-from tpk.train.resume.resumption import Resumption
+from tpk.train.resume.state import Resumption
 from tpk.train.run.attempts import Attempt, read_attempts
 from tpk.train.run.description import describe_run
 from tpk.train.run.directory import (

@@ -333,7 +333,7 @@ def test_states_find_their_callbacks_in_another_order_and_what_does_not_match_is
     a, b, c, plain = Named(0, "a"), Named(0, "b"), Named(7, "c"), Named(0)
     run(tmp_path, plain, c, tpk.PeriodicCallback(b, every_k_epochs=2), max_epoch=2)
     assert (a.number, b.number, c.number, plain.number) == (0, 2, 7, 3)
-    assert "callbacks of which the checkpoint has no state start anew: Named(c)" in caplog.text
+    assert "callbacks without a state in the checkpoint start from scratch: Named(c)" in caplog.text
     assert "the state of callbacks that this run does not have: Named(a)" in caplog.text
 
 
@@ -344,9 +344,7 @@ def test_a_callback_that_cannot_take_its_state_is_named(tmp_path):
 
     Changed.__name__ = "Named"
     run(tmp_path, Named(1), max_epoch=1)
-    with pytest.raises(
-        tpk.CheckpointError, match=r"callback 'Named' cannot take back its state .*KeyError\('colour'\)"
-    ):
+    with pytest.raises(tpk.CheckpointError, match=r"callback 'Named' cannot restore its state .*KeyError\('colour'\)"):
         run(tmp_path, Changed(1))
 
 
@@ -481,7 +479,7 @@ def test_a_trainer_that_cannot_take_its_state_is_named(tmp_path):
         Forgetful().train(callbacks=["ModelSaver"], steps_per_epoch=1, max_epoch=1, run_dir=tmp_path, resume="auto")
 
     train()
-    with pytest.raises(tpk.CheckpointError, match=r"Forgetful cannot take back its state .*KeyError\('position'\)"):
+    with pytest.raises(tpk.CheckpointError, match=r"Forgetful cannot restore its state .*KeyError\('position'\)"):
         train()
 
 

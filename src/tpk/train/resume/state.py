@@ -33,15 +33,15 @@ logger = logging.getLogger(__name__)
 def take_state(
     trainer: TrainerProtocol, epoch_is_over: bool, others: Sequence[Mapping[str, Any]] = ()
 ) -> dict[str, Any]:
-    """Return the training state of this moment, encoded.
+    """Return the current training state, encoded.
 
     Args:
         trainer: a trainer between two steps, or between two epochs.
         epoch_is_over: whether all hooks of the epoch have been called.
-        others: what `take_own_state` returns in the other processes of the training, by rank.
+        others: what `take_own_state` returns in the other processes, in the order of their ranks.
 
     Raises:
-        CheckpointError: if somebody's state is no plain data; it says whose.
+        CheckpointError: if a state is not plain data. The message names its owner.
     """
     return {
         "progress": trainer.loop.progress.state_dict(),
@@ -55,10 +55,10 @@ def take_state(
 
 
 def take_own_state(trainer: TrainerProtocol) -> dict[str, Any]:
-    """Return the part of the training state that each process of a training has of its own, encoded.
+    """Return the part of the training state that differs between the processes of a training, encoded.
 
     Raises:
-        CheckpointError: if somebody's state is no plain data; it says whose.
+        CheckpointError: if a state is not plain data. The message names its owner.
     """
     source = trainer.input_source
     return {
@@ -83,10 +83,10 @@ _PARTS: dict[str, Any] = {
 
 
 def check_state(checkpoint: Checkpoint) -> None:
-    """Check that the state of a checkpoint is one that `take_state` returns; what plugins have put there is their own.
+    """Check the structure of the training state in a checkpoint, except for the states of plugins.
 
     Raises:
-        CheckpointError: if it is not.
+        CheckpointError: if it is invalid.
     """
     state = checkpoint.state
     try:
@@ -109,20 +109,18 @@ def check_state(checkpoint: Checkpoint) -> None:
 
 
 class Resumption(Callback):
-    """Brings a training to where a checkpoint was taken, in two parts; the trainer registers it after all others.
+    """Restores the training state and the variables of a checkpoint, in two parts. The trainer registers it last.
 
-    A resume goes one way: `tpk.train.run.directory.open_run` finds the `Checkpoint`, the trainer sets up what is to
-    go on, and then ``begin`` and one of the hooks here give back what `tpk.train.resume.training_state.take_state` has
-    taken.
+    `begin`, before ``before_train``, restores progress, the records of the monitors, the position in the data, and the
+    variables.
 
-    Before ``before_train``: progress, what the monitors have recorded, the position in the data, and the variables.
-    After all ``before_train``, and if the checkpoint lies within an epoch, after all ``before_epoch`` of that epoch:
-    the variables once more, the state of the callbacks, and random state. So nothing that these hooks do, which the run
-    before has done already, tells a resumed training from one that was never interrupted. What they report in between
-    was reported then, too, and is dropped.
+    After all ``before_train`` (or, if the checkpoint was taken within an epoch, after all ``before_epoch`` of that
+    epoch), a hook restores the variables again, the callbacks, and the random state. This undoes what these hooks have
+    just done, because the interrupted run had already done it. What they report in between is dropped for the same
+    reason.
 
     Args:
-        checkpoint: where to go on.
+        checkpoint: where to resume.
     """
 
     chief_only = False
@@ -138,7 +136,7 @@ class Resumption(Callback):
         return Path(self._checkpoint.prefix)
 
     def begin(self, trainer: TrainerProtocol) -> None:
-        """Do the first part; called when the session is there.
+        """Restore the first part, once there is a session.
 
         Raises:
             CheckpointError: if the checkpoint does not fit the trainer.
@@ -158,23 +156,23 @@ class Resumption(Callback):
         trainer.checkpoints.assign(self._values)
         trainer.loop.resume_at(self._state["progress"], epoch_is_over=self._state["epoch_is_over"])
         restore_input(trainer, self._state["input"])
-        # Last: what was recorded after the checkpoint is cut off there, which a refusal must not lead to.
+        # Last, because it removes what was recorded after the checkpoint: nothing may fail after that.
         trainer.monitors.load_state_dict(self._state["monitors"])
         trainer.monitors.pause()
 
     @hookimpl(trylast=True)
     def before_train(self, trainer: TrainerProtocol) -> None:
-        """Do the second part, if the checkpoint was taken at the end of an epoch."""
+        """Restore the second part, if the checkpoint was taken at the end of an epoch."""
         self._finish(trainer)
 
     @hookimpl(trylast=True)
     def before_epoch(self, trainer: TrainerProtocol) -> None:
-        """Do the second part, if the checkpoint was taken within an epoch."""
+        """Restore the second part, if the checkpoint was taken within an epoch."""
         if self._values is not None:
             self._finish(trainer)
 
     def hook_implementations(self) -> dict[str, Callable[..., Any]]:
-        """Return the hook in which the second part is done."""
+        """Return the hook that restores the second part."""
         return (
             {"before_train": self.before_train} if self._state["epoch_is_over"] else {"before_epoch": self.before_epoch}
         )
@@ -184,7 +182,7 @@ class Resumption(Callback):
         trainer.checkpoints.assign(self._values)
         self._values = None
         trainer.loop.progress.load_state_dict(self._state["progress"])
-        with taking_back(type(trainer).__name__):
+        with restoring(type(trainer).__name__):
             trainer.load_state_dict(self._state["trainer"])
         restore_callbacks(trainer, self._state["callbacks"])
         trainer.checkpoints.forget_requests()
@@ -197,7 +195,7 @@ class Resumption(Callback):
         if not self._state["epoch_is_over"] and progress["local_step"] >= trainer.loop.steps_per_epoch:
             raise CheckpointError(
                 f"{self._checkpoint.prefix} was taken after step {progress['local_step'] + 1} of an epoch of "
-                f"{before.get('steps_per_epoch')} steps, but an epoch has {trainer.loop.steps_per_epoch} now. Give "
+                f"{before.get('steps_per_epoch')} steps, but an epoch now has {trainer.loop.steps_per_epoch}. Give "
                 "the former steps_per_epoch, or start a new run from the variables (session_init)."
             )
         changes = [
@@ -207,7 +205,7 @@ class Resumption(Callback):
         ]
         if changes:
             logger.warning(
-                "the run has changed since the checkpoint (%s), so it will not go on as it would have",
+                "the run has changed since the checkpoint (%s), so it will not continue exactly as before",
                 "; ".join(changes),
             )
 
@@ -240,21 +238,21 @@ class Resumption(Callback):
 
 
 def state_of_rank(state: Mapping[str, Any], rank: int, world_size: int) -> dict[str, Any]:
-    """Return the training state as the process with this number has to take it.
+    """Return the training state that one process restores.
 
-    If the state is that of another number of processes, nobody knows what the processes of now have had of the data:
-    it starts anew, as do the global random numbers.
+    If the number of processes has changed, the data and the global random numbers start from the beginning, because the
+    positions of the former processes do not apply to the new ones.
 
     Args:
         state: what `take_state` returned.
-        rank: the number of the process.
-        world_size: how many train together now.
+        rank: the rank of the process.
+        world_size: the number of processes.
     """
     others = state["others"]
     if len(others) + 1 != world_size:
         if rank == 0:
             logger.warning(
-                "the checkpoint is one of %d processes, and now there are %d: the data starts from its beginning",
+                "the checkpoint is one of %d processes, and now there are %d: the data starts from the beginning",
                 len(others) + 1,
                 world_size,
             )
@@ -263,32 +261,32 @@ def state_of_rank(state: Mapping[str, Any], rank: int, world_size: int) -> dict[
 
 
 def restore_callbacks(trainer: TrainerProtocol, states: Mapping[str, Any]) -> None:
-    """Give callbacks their states, by their keys, and report what does not match, both ways.
+    """Restore the callbacks by their keys, and log which states and callbacks have no counterpart.
 
     Raises:
-        CheckpointError: if a callback cannot take its state.
+        CheckpointError: if a callback cannot restore its state.
     """
     callbacks = _keyed(trainer)
     for key, callback in callbacks.items():
         if key in states:
-            with taking_back(f"callback {key!r}"):
+            with restoring(f"callback {key!r}"):
                 callback.load_state_dict(states[key])
     unused = sorted(states.keys() - callbacks.keys())
     if unused and trainer.is_chief:
         logger.warning(
-            "the checkpoint has the state of callbacks that this run does not have: %s. It is not used.",
+            "the checkpoint has the state of callbacks that this run does not have: %s. It is ignored.",
             ", ".join(unused),
         )
     new = sorted(key for key, callback in callbacks.items() if key not in states and callback.state_dict())
     if new and trainer.is_chief:
-        logger.warning("callbacks of which the checkpoint has no state start anew: %s", ", ".join(new))
+        logger.warning("callbacks without a state in the checkpoint start from scratch: %s", ", ".join(new))
 
 
 def restore_input(trainer: TrainerProtocol, state: Mapping[str, Any] | None) -> None:
-    """Let the data go on after what the training has used of it; before it starts.
+    """Restore the position in the data, before the input starts.
 
     Raises:
-        CheckpointError: if the input cannot take the position.
+        CheckpointError: if the input cannot restore it.
     """
     source = trainer.input_source
     position = state["position"] if state is not None else {}
@@ -302,19 +300,19 @@ def restore_input(trainer: TrainerProtocol, state: Mapping[str, Any] | None) -> 
         return
     assert state is not None
     if state["source"] != kind:
-        logger.warning("the data came by %s, and comes by %s now", state["source"], kind)
+        logger.warning("the input source was %s, and is %s now", state["source"], kind)
     try:
         source.load_state_dict(position)
     except Exception as error:
         raise CheckpointError(
-            f"{kind} cannot go on from the position in the checkpoint, which is one of {state['source']}: {error}. Use "
+            f"{kind} cannot continue from the position that {state['source']} saved in the checkpoint: {error}. Use "
             "the same kind of input, or start a new run from the variables (session_init)."
         ) from error
 
 
 @contextmanager
-def taking_back(owner: str) -> Iterator[None]:
-    """Say whose state it is that cannot be taken back within the context.
+def restoring(owner: str) -> Iterator[None]:
+    """Name the owner of the state in the error, if it cannot be restored within the context.
 
     Raises:
         CheckpointError: if that fails.
@@ -323,19 +321,19 @@ def taking_back(owner: str) -> Iterator[None]:
         yield
     except Exception as error:
         raise CheckpointError(
-            f"{owner} cannot take back its state from the checkpoint: {error!r}. Has its class changed since? Leave it "
+            f"{owner} cannot restore its state from the checkpoint: {error!r}. Has its class changed since? Leave it "
             "out, or start a new run from the variables (session_init)."
         ) from error
 
 
 def restore_random_state(state: Mapping[str, Any] | None) -> None:
-    """Give the global generators of Python and NumPy their states back, if they are known."""
+    """Restore the global random state of Python and NumPy, if it is known."""
     if state is not None:
         _set_random_state(state, random, np.random)
 
 
 def describe(trainer: TrainerProtocol) -> dict[str, Any]:
-    """Return what of a trainer and its strategy must be the same in all processes, as plain data."""
+    """Return the properties of a trainer and its strategy that must be equal in all processes, as plain data."""
     strategy = trainer.strategy
     described: dict[str, Any] = {"trainer": type(trainer).__name__}
     if strategy.builds_towers:
@@ -344,7 +342,7 @@ def describe(trainer: TrainerProtocol) -> dict[str, Any]:
 
 
 def run_facts(trainer: TrainerProtocol) -> dict[str, Any]:
-    """Return what should be the same when a training is resumed."""
+    """Return the properties of a run that should be unchanged when it is resumed."""
     described = describe(trainer)
     kept = ("trainer", "strategy", "num_replicas", "precision")
     facts = {
@@ -384,7 +382,7 @@ def _states(trainer: TrainerProtocol) -> dict[str, Any]:
 
 
 def _keyed(trainer: TrainerProtocol) -> dict[str, Callback]:
-    """Return the callbacks of a trainer by the keys of what they are, or stand in for."""
+    """Return the callbacks of a trainer by their keys in a training state; a proxy has the key of what it wraps."""
     callbacks = [
         plugin
         for plugin in trainer.hooks.plugins.values()

@@ -204,7 +204,7 @@ def test_tensorflow_lite_is_a_format(project, tmp_path, capsys):
         (["run", "M:Linear", "--outputs", "cost", "--inputs", "x"], "depend on 'label', which is not among the inputs"),
         (["run", "M:Linear", "--outputs", "cost,,x"], "--outputs 'cost,,x': expected names separated by commas"),
         (["run", "M:Named", "--checkpoint", "model-20"], "there is no checkpoint 'run/model-20'"),
-        (["run", "M:Named", "--checkpoint", "min-val"], "Nearest: min-val_error"),
+        (["run", "M:Named", "--checkpoint", "min-val"], "Nearest: 'min-val_error'"),
         (
             ["run", "M:Named", "--checkpoint", "7"],
             "The latest in 'run': model-1, min-val_error-2, model-2, model-3, min-val_error.",

@@ -1,8 +1,7 @@
-"""Checkpoints of TensorFlow: which one a path means, and the arrays in it, each read when it is asked for."""
+"""Checkpoints of TensorFlow: find the one that a path means, and read its arrays one by one."""
 
 from __future__ import annotations
 
-import difflib
 import glob
 import os
 import re
@@ -16,10 +15,11 @@ from tpk.checkpoint.directory import file_name
 from tpk.checkpoint.files import newest_complete, training_states
 from tpk.checkpoint.stored_values import StoredValues, ValueSpec
 from tpk.errors import CheckpointError
+from tpk.text import nearest
 from tpk.tf_internals import TrackableObjectGraph
 
 OBJECT_GRAPH_KEY = "_CHECKPOINTABLE_OBJECT_GRAPH"
-"""The entry of an object-based checkpoint that is no variable, but tells which objects there are."""
+"""The entry of an object-based checkpoint that lists its objects, and is not a variable."""
 
 _POINTER = "checkpoint"
 _LISTED = 8
@@ -29,13 +29,17 @@ def find_checkpoint(path: str | os.PathLike[str]) -> str:
     """Return the prefix of the checkpoint that `path` means.
 
     Args:
-        path: the directory of a run, whose newest complete checkpoint is taken; another directory with a ``checkpoint``
-            file, or that file, which names the latest; the prefix of a checkpoint, or one of its files; or
-            ``<directory>/<name>``, where the name is a step, or that of a saver of the best, such as
-            ``min-validation_cost``, for its best.
+        path: one of
+
+            - the directory of a run, for its newest complete checkpoint;
+            - another directory with a ``checkpoint`` file, or that file, for the latest checkpoint that it names;
+            - the prefix of a checkpoint, or one of its files;
+            - ``<directory>/<step>``;
+            - ``<directory>/<name of a saver>``, such as ``runs/mnist/min-validation_cost``, for the best checkpoint of
+              a `MinSaver` or `MaxSaver`.
 
     Raises:
-        CheckpointError: if there is none; it says which there are.
+        CheckpointError: if there is no such checkpoint; the message lists those that exist.
 
     Example:
         ```python
@@ -53,7 +57,7 @@ def find_checkpoint(path: str | os.PathLike[str]) -> str:
 
 
 def _named(path: str) -> str:
-    """Return the checkpoint in a directory that is named by its step, or by the saver of the best that wrote it."""
+    """Return the checkpoint that is named by its step, or by the `MinSaver` or `MaxSaver` that wrote it."""
     directory = os.path.dirname(path)
     while directory and not os.path.isdir(directory):
         directory = os.path.dirname(directory)
@@ -67,11 +71,10 @@ def _named(path: str) -> str:
     if best is not None:
         return best
     known = [*_names_in(directory), *_savers_in(directory)]
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     raise CheckpointError(
         f"there is no checkpoint {path!r}: no file {path + '.index'!r}. Give the prefix of a checkpoint "
-        "(model-<step>), the directory that holds it, or <directory>/<step or name of a saver of the best>."
-        + (f" Nearest: {', '.join(near)}." if near else "")
+        "(model-<step>), its directory, or <directory>/<step or name of a MinSaver or MaxSaver>."
+        + nearest(name, known)
         + (f" The latest in {directory or '.'!r}: {', '.join(known[-_LISTED:])}." if known else "")
     )
 
@@ -84,7 +87,7 @@ def _names_in(directory: str) -> list[str]:
 
 
 def _savers_in(directory: str) -> list[str]:
-    """Return the names of the savers of the best in a directory: they have pointer files of their own."""
+    """Return the names of the `MinSaver` and `MaxSaver` of a directory: each has its own pointer file."""
     found = glob.glob(os.path.join(glob.escape(directory), f"{_POINTER}-*"))
     return sorted(os.path.basename(path).removeprefix(f"{_POINTER}-") for path in found)
 
@@ -94,7 +97,7 @@ def _exists(prefix: str) -> bool:
 
 
 def _is_in_the_first_format(prefix: str) -> bool:
-    """Whether `prefix` is a checkpoint of ``Saver(write_version=1)``: a file without a suffix, or shards of one."""
+    """Return whether `prefix` is a checkpoint of ``Saver(write_version=1)``: a file without a suffix, or its shards."""
     return os.path.isfile(prefix) or bool(glob.glob(glob.escape(prefix) + "-?????-of-?????"))
 
 
@@ -106,20 +109,20 @@ def _prefix_of(name: str) -> str:
 
 
 def latest_in(directory: str, pointer: str = _POINTER) -> str | None:
-    """Return the prefix of the checkpoint that a pointer file names, if there is such a file.
+    """Return the prefix of the checkpoint that a pointer file names; None if there is no such file.
 
     Args:
-        directory: where the pointer is, and the checkpoint.
-        pointer: the name of the file.
+        directory: the directory of the pointer file and of the checkpoint.
+        pointer: the name of the pointer file.
 
     Raises:
-        CheckpointError: if it is damaged, or names what is not in the directory: it may name any path, and other
-            directories are none of its business, be it that the directory was moved.
+        CheckpointError: if it is damaged, or the checkpoint is not in the directory. (It may name any path, for
+            example if the directory was moved.)
     """
     path = os.path.join(directory, pointer)
     try:
         state = tf.train.get_checkpoint_state(directory, pointer)
-    # Of damage, TensorFlow logs what is no text proto, and raises this for what is no text, or names nothing.
+    # TensorFlow logs a damaged text proto, and raises this error for binary data or a missing path.
     except ValueError as error:
         raise CheckpointError(f"The file {path!r} is damaged.") from error
     if state is None:
@@ -128,7 +131,7 @@ def latest_in(directory: str, pointer: str = _POINTER) -> str | None:
     prefix = os.path.join(directory, name)
     if os.path.realpath(folder) != os.path.realpath(directory) or not _exists(prefix):
         raise CheckpointError(
-            f"The file {path!r} names {state.model_checkpoint_path!r}, which is no checkpoint in that directory."
+            f"The file {path!r} names {state.model_checkpoint_path!r}, which is not a checkpoint in that directory."
         )
     return prefix
 
@@ -141,18 +144,16 @@ def _latest(directory: str) -> str:
             return latest
     except CheckpointError as error:
         message += f" {error}"
-    present = sorted(
-        found.removesuffix(".index") for found in glob.glob(os.path.join(glob.escape(directory), "*.index"))
-    )
+    present = _names_in(directory)
     if present:
-        message += f" Name one of those that are: {', '.join(present[-5:])}."
+        message += f" Give the path of one of these: {', '.join(present[-_LISTED:])}."
     else:
-        message += " A training saves some with 'ModelSaver' among its callbacks."
+        message += " The callback 'ModelSaver' saves checkpoints."
     raise CheckpointError(message)
 
 
 class CheckpointReader(StoredValues):
-    """The arrays of one checkpoint by name. Partitioned variables are whole, under the name without the part.
+    """The arrays of one checkpoint by name. A partitioned variable is one array, under the name of the whole.
 
     Args:
         prefix: the prefix of a checkpoint of `tf.compat.v1.train.Saver` (either of its formats) or of
@@ -174,7 +175,7 @@ class CheckpointReader(StoredValues):
             self._reader = tf.train.load_checkpoint(prefix)
             shapes = self._reader.get_variable_to_shape_map()
             dtypes = self._reader.get_variable_to_dtype_map()
-        # TensorFlow raises whatever fits its own bindings: OpError, IndexError, RuntimeError, …
+        # TensorFlow raises an OpError, IndexError, RuntimeError or others.
         except Exception as error:
             index = prefix + ".index"
             raise _damage(index if os.path.exists(index) else prefix, error) from error
@@ -184,11 +185,11 @@ class CheckpointReader(StoredValues):
 
     @property
     def is_object_based(self) -> bool:
-        """Whether `tf.train.Checkpoint` wrote it, which names values by the path of Python objects."""
+        """Whether `tf.train.Checkpoint` wrote it, which names values by paths of Python objects."""
         return OBJECT_GRAPH_KEY in self._specs
 
     def keys_by_variable_name(self) -> dict[str, str]:
-        """Return the keys of an object-based checkpoint by the names that the variables had; unique ones only."""
+        """Return the keys of an object-based checkpoint by the names of the variables; ambiguous names are left out."""
         graph = TrackableObjectGraph()
         graph.ParseFromString(self[OBJECT_GRAPH_KEY].item())
         keys: dict[str, set[str]] = {}
@@ -199,7 +200,7 @@ class CheckpointReader(StoredValues):
         return {name: found.pop() for name, found in keys.items() if len(found) == 1}
 
     def spec(self, name: str) -> ValueSpec:
-        """Return shape and dtype of the array called `name`, as the index has them."""
+        """Return the shape and dtype of an array, from the index."""
         return self._specs[name]
 
     def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
@@ -221,5 +222,5 @@ class CheckpointReader(StoredValues):
 def _damage(files: str, error: Exception, purpose: str = "") -> CheckpointError:
     return CheckpointError(
         f"the checkpoint file {files}{purpose} is torn or damaged: {' '.join(str(error).split())}. "
-        f"Give an earlier checkpoint (`tpk checkpoint ls {os.path.dirname(files) or '.'}` lists them)."
+        f"Use an earlier checkpoint (`tpk checkpoint ls {os.path.dirname(files) or '.'}` lists them)."
     )

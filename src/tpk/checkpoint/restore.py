@@ -14,6 +14,7 @@ from tpk.checkpoint.stored_values import STORED_BFLOAT16, StoredValues, ValueSpe
 from tpk.checkpoint.variables import saved_name, saved_part
 from tpk.errors import CheckpointError
 from tpk.graph.variables import assign_values, saveable_variables, variable_name
+from tpk.text import shorten, some, text_table
 from tpk.tf_internals import slice_info
 
 logger = logging.getLogger(__name__)
@@ -21,13 +22,13 @@ logger = logging.getLogger(__name__)
 
 @attrs.frozen(eq=False)
 class Match:
-    """Which stored values go to which variables; nothing is read yet but shapes and dtypes.
+    """Stored values matched with variables. Only shapes and dtypes have been read yet.
 
     Attributes:
         values: the stored values.
-        fits: what goes where.
-        rows: what the log says of the names that go nowhere.
-        problems: why nothing may be restored, a sentence each.
+        fits: the values that will be assigned, with their variables.
+        rows: the names that are left out, for the log.
+        problems: the reasons why nothing may be restored, a sentence each.
     """
 
     values: StoredValues
@@ -50,11 +51,11 @@ def match(
     Args:
         graph: the graph.
         values: the stored values.
-        prefix: each stored name stands for the variable ``<prefix>/<name>``.
-        ignore: names that are left out on purpose, as in the graph or as stored.
-        ignore_mismatch: a value of another shape is reshaped if it has as many elements as the variable, and left
-            out otherwise; else it is a problem.
-        must_match: whether it is a problem if no name of a variable is in `values`; otherwise it is warned of.
+        prefix: the stored name ``<name>`` belongs to the variable ``<prefix>/<name>``.
+        ignore: names to leave out, as in the graph or as stored.
+        ignore_mismatch: reshape a value of another shape if it has as many elements as the variable, and leave it out
+            otherwise. If False, another shape is a problem.
+        must_match: whether it is a problem if no name matches; otherwise a warning is logged.
 
     Returns:
         The match, which may have problems.
@@ -65,7 +66,7 @@ def match(
     known = {*values, *(name for target in targets for name in (target.name, target.stored_name))}
     if ignored - known:
         unknown = ", ".join(sorted(ignored - known))
-        logger.warning("to be ignored, but neither in the graph nor in %s: %s", values.source, unknown)
+        logger.warning("names to ignore that are neither in the graph nor in %s: %s", values.source, unknown)
     ignored |= {scope + name for name in ignored}
     targets = [target for target in targets if not {target.name, target.stored_name} & ignored]
     stored_names = {scope + name: name for name in values if not {name, scope + name} & ignored}
@@ -103,10 +104,10 @@ def match(
 
 
 def restore_matches(sess: Any, matches: Sequence[Match]) -> None:
-    """Assign what `matches` found, in order, so that a later one wins; and write the table of it to the log.
+    """Assign the values of `matches` in order, so that a later one wins, and log a table of all names.
 
     Raises:
-        CheckpointError: if one of them has problems; nothing is assigned then. Or if a file is damaged.
+        CheckpointError: if one of them has problems, and then nothing is assigned; or if a file is damaged.
     """
     problems = [problem for each in matches for problem in each.problems]
     if len(problems) > 1:
@@ -122,7 +123,7 @@ def restore_matches(sess: Any, matches: Sequence[Match]) -> None:
 
 
 def _read(fits: Sequence[Fit]) -> Iterator[tuple[Any, np.ndarray[Any, Any]]]:
-    """Read the values one after the other; the parts of a partitioned variable from one reading of the whole."""
+    """Read the values one after the other. The parts of a partitioned variable come from one read of the whole."""
     name, value = None, np.empty(0)
     for fit in sorted(fits, key=lambda fit: fit.stored_name):
         if fit.stored_name != name:
@@ -136,7 +137,7 @@ def _problem_of_shape(fit: Fit) -> str | None:
     of_graph, stored = _shapes(fit)
     return (
         f"variable {fit.target.name!r} has shape {of_graph}, the value for it {stored} in {fit.values.source}. "
-        "Leave the name out by `ignore`, give a value of that shape, or see `SaverRestoreRelaxed`."
+        "Leave it out with `ignore`, provide a value of that shape, or use `SaverRestoreRelaxed`."
     )
 
 
@@ -145,8 +146,8 @@ def _problem_of_dtype(fit: Fit) -> str | None:
         return None
     return (
         f"variable {fit.target.name!r} is {fit.target.dtype.name}, the value for it {fit.spec.dtype_name} in "
-        f"{fit.values.source}, which is not cast without loss. Leave the name out by `ignore`, or cast it yourself "
-        "and give it in a dictionary."
+        f"{fit.values.source}, which cannot be cast without loss. Leave it out with `ignore`, or cast it yourself "
+        "and pass it in a dictionary."
     )
 
 
@@ -162,11 +163,9 @@ def _nothing_matches(source: str, names: Sequence[str], unused: Mapping[str, str
         for tail in (name.split("/", depth)[-1] for depth in range(1, name.count("/") + 1))
         if tail in stored
     }
-    remedy = (
-        "Rename them in a dictionary and give that as session_init; or say that nothing need fit: must_match=False."
-    )
+    remedy = "Rename them in a dictionary and pass it as session_init; or allow that nothing matches: must_match=False."
     if len(prefixes) == 1:
-        remedy = f"They fit with prefix={prefixes.pop()!r}."
+        remedy = f"They match with prefix={prefixes.pop()!r}."
     return (
         f"no variable of the graph is in {source}. In the graph: {some_of(names)}; in {source}: {some_of(stored)}. "
         f"{remedy}"
@@ -175,15 +174,11 @@ def _nothing_matches(source: str, names: Sequence[str], unused: Mapping[str, str
 
 def some_of(names: Collection[str]) -> str:
     """Return a few of `names` for messages, those in the fewest scopes first."""
-    return (
-        ", ".join(sorted(names, key=lambda name: (name.count("/"), name))[:5]) + (", …" if len(names) > 5 else "")
-        if names
-        else "none"
-    )
+    return some(sorted(names, key=lambda name: (name.count("/"), name))) or "none"
 
 
 def _rows_of(matches: Sequence[Match], winners: Mapping[str, Fit]) -> list[Row]:
-    """Return what became of each name in all of `matches` together."""
+    """Return a row for each name in all of `matches` together."""
     rows = []
     mismatched = {row.name for each in matches for row in each.rows if row.status == "mismatched"}
     for each in matches:
@@ -197,7 +192,7 @@ def _rows_of(matches: Sequence[Match], winners: Mapping[str, Fit]) -> list[Row]:
                 rows.append(attrs.evolve(row, note=", ".join(filter(None, [row.note, origin]))))
             elif row.name not in winners and not (row.status == "missing" and row.name in mismatched):
                 rows.append(row)
-    # Each of them misses what all of them miss.
+    # A name that is missing everywhere is in the rows of each match.
     return list(dict.fromkeys(rows))
 
 
@@ -208,10 +203,9 @@ class Target:
     Attributes:
         variable: the variable.
         name: its name in the graph.
-        stored_name: the name under which checkpoints have it; that of the whole if it is one part of a partitioned
-            variable.
-        shape: the shape of what is stored; None if it is not known, or the dimensions of it that are not.
-        part: which part of what is stored is the variable's.
+        stored_name: its name in checkpoints; a part of a partitioned variable has the name of the whole.
+        shape: the shape of the stored value; None if it is unknown, and so is each dimension that is None.
+        part: the index of the variable's part in the stored value.
     """
 
     variable: Any
@@ -231,14 +225,15 @@ class Target:
         return shape_text(_static_shape(self.variable))
 
     def alone(self) -> Target:
-        """Return the target for a value that is stored for this part of a variable alone."""
+        """Return the target for a value that is stored for this part of a partitioned variable only."""
         return attrs.evolve(self, stored_name=self.name, shape=_static_shape(self.variable), part=())
 
     def takes_dtype(self, spec: ValueSpec) -> bool:
-        """Whether a value like `spec` may be cast to the dtype of the variable.
+        """Return whether a value like `spec` may be cast to the dtype of the variable.
 
-        Between floating-point dtypes it always may, though it is rounded; otherwise only if the wanted dtype has
-        every value of the stored one. What came as plain Python numbers takes on any dtype of its kind.
+        Casts between floating-point dtypes are always allowed, and round. Others are allowed only if the dtype of the
+        variable can represent every value of the stored one. Plain Python numbers may be cast to any dtype of their
+        kind.
         """
         stored, wanted = _tensorflow_dtype(spec), self.dtype
         if stored is None:
@@ -281,12 +276,12 @@ def _static_shape(variable: Any) -> tuple[int | None, ...] | None:
 
 @attrs.frozen(eq=False)
 class Fit:
-    """A stored value, and the variable that is to have it.
+    """A stored value and the variable that it is assigned to.
 
     Attributes:
         target: the variable.
         stored_name: the name of the value.
-        values: where it is.
+        values: the stored values.
     """
 
     target: Target
@@ -300,7 +295,7 @@ class Fit:
 
     @property
     def is_reshaped(self) -> bool:
-        """Whether the value has another shape than what the variable takes."""
+        """Whether the shape of the value differs from the shape that the variable expects."""
         wanted, stored = self.target.shape, self.spec.shape
         if wanted is None:
             return False
@@ -318,7 +313,7 @@ class Fit:
 
     @property
     def remarks(self) -> list[str]:
-        """What of it is not as one expects."""
+        """What is unusual about it, for the log."""
         remarks = []
         if self.target.part:
             remarks.append(f"part of {self.stored_name}")
@@ -329,10 +324,10 @@ class Fit:
         return remarks
 
     def convert(self, value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return what of `value` goes to the variable, in its shape and dtype.
+        """Return the variable's part of `value`, in its shape and dtype.
 
         Raises:
-            CheckpointError: if a number in it cannot be held by the dtype of the variable.
+            CheckpointError: if the dtype of the variable cannot represent a number in it.
         """
         if self.is_reshaped:
             value = value.reshape(self.target.shape)
@@ -343,7 +338,7 @@ class Fit:
         if value.dtype == wanted or self.target.dtype == tf.string:
             return value
         if self.spec.is_literal and self.target.dtype.is_floating:
-            # A whole number among plain numbers is rounded like the others.
+            # Plain Python integers are rounded like plain floats.
             value = value.astype(np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
             cast = value.astype(wanted)
@@ -352,7 +347,7 @@ class Fit:
             raise CheckpointError(
                 f"variable {self.target.name!r} is {self.target.dtype.name} and cannot hold "
                 f"{value[~survives].flat[0]!s}, which {self.values.source} has for it as {self.spec.dtype_name}. "
-                "Leave the name out of what is restored, or change the dtype of one of them."
+                "Leave it out with `ignore`, or change the dtype of one of them."
             )
         return cast
 
@@ -364,7 +359,7 @@ def _same_but_rounded(value: np.ndarray[Any, Any], cast: np.ndarray[Any, Any]) -
 
 
 STATUSES = ("mismatched", "missing", "unused", "loaded")
-"""In the order of the table: what may need attention stands first."""
+"""In the order of the table: first what may need attention."""
 
 _MAX_ROWS = {"mismatched": 20, "missing": 20, "unused": 20, "loaded": 10}
 _MAX_NAME = 72
@@ -373,15 +368,15 @@ _HEADER = ("", "name", "in the graph", "stored", "")
 
 @attrs.frozen
 class Row:
-    """One name, and what became of it.
+    """One name, and whether it was restored.
 
     Attributes:
         status: ``"loaded"``, ``"missing"`` (in the graph only), ``"unused"`` (stored only), or ``"mismatched"``
             (in both, but it does not fit).
-        name: the name; in the graph, if it is there.
-        graph_shape: the shape in the graph; empty if it is not there.
-        stored_shape: the shape of what is stored; empty if there is none.
-        note: what was done, if it is not what one expects.
+        name: the name in the graph, or as stored.
+        graph_shape: the shape in the graph; empty if it is not in the graph.
+        stored_shape: the shape of the stored value; empty if nothing is stored.
+        note: what is unusual about it.
     """
 
     status: str
@@ -392,9 +387,7 @@ class Row:
 
 
 def log_table(rows: Sequence[Row], sources: Sequence[str]) -> None:
-    """Write `rows` to the log: a bounded number of each status, and all of them at DEBUG.
-
-    It is a warning if anything was not loaded.
+    """Log `rows`: a limited number of each status, and all of them at DEBUG. If anything was not loaded, warn.
 
     Args:
         rows: all names.
@@ -404,11 +397,11 @@ def log_table(rows: Sequence[Row], sources: Sequence[str]) -> None:
     is_clean = all(row.status == "loaded" for row in rows)
     logger.log(logging.INFO if is_clean else logging.WARNING, "%s", text)
     if not is_whole and logger.isEnabledFor(logging.DEBUG):
-        logger.debug("all of them:\n%s", "\n".join(_align([_HEADER, *map(_cells, _in_order(rows))])))
+        logger.debug("all of them:\n%s", "\n".join(text_table(_HEADER, map(_cells, _in_order(rows)))))
 
 
 def format_table(rows: Sequence[Row], sources: Sequence[str]) -> tuple[str, bool]:
-    """Return the table, in a bounded number of lines, and whether it shows all names in full.
+    """Return a table with a limited number of lines, and whether it shows all names in full.
 
     Args:
         rows: all names.
@@ -417,18 +410,18 @@ def format_table(rows: Sequence[Row], sources: Sequence[str]) -> tuple[str, bool
     counts = {status: sum(row.status == status for row in rows) for status in STATUSES}
     others = "".join(f", {counts[status]:,} {status}" for status in STATUSES if counts[status] and status != "loaded")
     summary = f"restored {counts['loaded']:,} variables from {', then '.join(sources)}{others}"
-    cells = [_HEADER]
+    cells: list[tuple[str, ...]] = []
     is_whole = True
     for status in STATUSES:
         group = [row for row in rows if row.status == status]
-        # Among many that went as expected, those with a remark are the ones to see.
+        # Among many that were loaded, show those with a note first.
         shown = sorted(group, key=lambda row: not row.note)[: _MAX_ROWS[status]] if status == "loaded" else group
         shown = shown[: _MAX_ROWS[status]]
-        cells += [_cells(attrs.evolve(row, name=_shorten(row.name))) for row in _in_order(shown)]
+        cells += [_cells(attrs.evolve(row, name=shorten(row.name, _MAX_NAME))) for row in _in_order(shown)]
         if len(shown) < len(group):
             cells.append((status, f"… and {len(group) - len(shown):,} more", "", "", ""))
         is_whole &= len(shown) == len(group) and all(len(row.name) <= _MAX_NAME for row in shown)
-    return "\n".join([summary, *_align(cells)]), is_whole
+    return "\n  ".join([summary, *text_table(_HEADER, cells)]), is_whole
 
 
 def _in_order(rows: Sequence[Row]) -> list[Row]:
@@ -437,16 +430,3 @@ def _in_order(rows: Sequence[Row]) -> list[Row]:
 
 def _cells(row: Row) -> tuple[str, str, str, str, str]:
     return row.status, row.name, row.graph_shape or "-", row.stored_shape or "-", row.note
-
-
-def _align(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
-    return [
-        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
-
-
-def _shorten(name: str) -> str:
-    """Return `name`, with its middle left out if it is long: both ends tell names apart."""
-    half = (_MAX_NAME - 1) // 2
-    return name if len(name) <= _MAX_NAME else f"{name[:half]}…{name[-half:]}"

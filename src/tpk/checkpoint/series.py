@@ -1,4 +1,4 @@
-"""Series of checkpoints of one training in one directory: written here and now or in a thread, the old ones removed."""
+"""The checkpoints of one training in one directory: written at once or in a thread, and removed when they are old."""
 
 from __future__ import annotations
 
@@ -21,18 +21,23 @@ ON_FAILURE = ("raise", "warn")
 
 
 class CheckpointSeries:
-    """Writes one checkpoint after the other, and keeps as many as it shall.
+    """Writes checkpoints, one at a time, and removes old ones.
 
     Args:
-        directory: where.
-        retention: which are kept.
-        asynchronous: whether files are written in a thread. The values are those at the time of the call all the same;
-            one checkpoint is written at a time, and a call waits for the one before.
+        directory: where to write them.
+        retention: which to keep.
+        asynchronous: whether to write files in a thread. The values are still copied during the call, and a call waits
+            until the previous checkpoint is written.
         on_failure: ``"raise"`` or ``"warn"``: what to do if a checkpoint cannot be written.
         clock: returns the time, in seconds since 1970.
 
     Raises:
-        ConfigError: if `on_failure` is neither of the two.
+        ConfigError: if `on_failure` is invalid.
+
+    Attributes:
+        directory, retention: the arguments.
+        last_path: the path of the latest checkpoint that this object has written to disk; None before the first.
+        last_step: the step of the latest checkpoint, which may still be being written; None before the first.
     """
 
     def __init__(
@@ -51,7 +56,7 @@ class CheckpointSeries:
         self._threads = ThreadPoolExecutor(1, "tpk-checkpoint") if asynchronous else None
         self._under_way: Future[None] | None = None
         self._writer = VariableWriter()
-        self._last_path: Path | None = None
+        self.last_path: Path | None = None
         self.last_step: int | None = None
 
     def prepare(self) -> None:
@@ -64,11 +69,11 @@ class CheckpointSeries:
         self.retention.start(self._clock())
 
     def save(self, sess: Any, variables: Sequence[Any], step: int, state: Mapping[str, Any] | None = None) -> None:
-        """Save the values that variables have now.
+        """Save the current values of variables.
 
         Args:
             sess: the raw session.
-            variables: variables of its graph, the same ones each time.
+            variables: variables of its graph, the same in each call.
             step: the global step.
             state: the training state, encoded; None for variables only.
 
@@ -84,23 +89,18 @@ class CheckpointSeries:
             self._under_way = self._threads.submit(self._write, snapshot, step, state)
 
     def wait(self) -> Path | None:
-        """Wait until what is being written is on disk; return the path of the latest that is, of those of this object.
+        """Wait until everything is on disk, and return `last_path`.
 
         Raises:
-            CheckpointError: if it could not be written.
+            CheckpointError: if a checkpoint could not be written.
         """
         under_way, self._under_way = self._under_way, None
         if under_way is not None:
             self._settle(under_way.result)
-        return self._last_path
-
-    @property
-    def last_path(self) -> Path | None:
-        """The path of the latest checkpoint that is on disk, of those of this object; None before there is one."""
-        return self._last_path
+        return self.last_path
 
     def close(self) -> None:
-        """Wait as `wait` does, and let go of threads and sessions."""
+        """Wait as `wait` does, and release threads and sessions."""
         try:
             self.wait()
         finally:
@@ -119,21 +119,21 @@ class CheckpointSeries:
         name = self.directory.write(step, lambda prefix: self._writer.write(prefix, snapshot), state, tf.__version__)
         gone = self.retention.add(name, self._clock())
         self.directory.point_to(self.retention.names, gone)
-        self._last_path = self.directory.path / name
-        logger.debug("saved %s in %.2f s", self._last_path, time.monotonic() - started)
+        self.last_path = self.directory.path / name
+        logger.debug("saved %s in %.2f s", self.last_path, time.monotonic() - started)
 
 
 class Retention:
-    """Keeps the latest checkpoints, and of those that would go, one of each so many hours for good.
+    """Decides which checkpoints to keep: the latest ones, and one in each period of some hours permanently.
 
     Args:
-        max_to_keep: how many of the latest; 0 or None for all.
-        every_n_hours: a checkpoint that would go stays if it is so much younger than the one that stayed before it, or
-            than the start.
+        max_to_keep: the number of latest checkpoints to keep; 0 or None for all.
+        every_n_hours: before a checkpoint is removed, it is preserved if it was written at least this long after the
+            last preserved one, or after the start.
 
     Attributes:
-        latest: the names of those that will make room one day, the oldest first.
-        preserved: the names of those that stay for good, the oldest first.
+        latest: the names of the checkpoints that may be removed later, the oldest first.
+        preserved: the names of the checkpoints that are kept permanently, the oldest first.
     """
 
     def __init__(self, max_to_keep: int | None, every_n_hours: float) -> None:
@@ -146,24 +146,24 @@ class Retention:
 
     @property
     def names(self) -> list[str]:
-        """All that is kept, the oldest first."""
+        """The names of all checkpoints that are kept, the oldest first."""
         return [*self.preserved, *self.latest]
 
     def start(self, now: float) -> None:
-        """Count the hours from `now` on, in seconds, unless they are being counted already."""
+        """Start to count the hours at `now`, in seconds, unless they are being counted already."""
         if self._last_preserved is None:
             self._last_preserved = now
 
     def add(self, name: str, now: float) -> list[str]:
-        """Take in a new checkpoint, and return the names of those that have to go.
+        """Add a new checkpoint, and return the names of those to remove.
 
         Args:
-            name: its name; if it is known, it is the newest from now on.
+            name: its name. If it is known, it becomes the newest.
             now: the time, in seconds.
         """
         self.start(now)
         assert self._last_preserved is not None
-        # A clock that was set back would let no hour pass until it is where it was.
+        # If the clock was set back, hours would not count until it has caught up.
         self._last_preserved = min(self._last_preserved, now)
         self.preserved = tuple(known for known in self.preserved if known != name)
         latest = [*(known for known in self.latest if known != name), name]
@@ -181,15 +181,15 @@ class Retention:
         return gone
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what is kept for good, and since when the hours count."""
+        """Return the preserved checkpoints, and since when the hours count."""
         return {"preserved": list(self.preserved), "last_preserved": self._last_preserved, "times": dict(self._times)}
 
     def load_state_dict(self, state: Mapping[str, Any], names: Sequence[str]) -> None:
-        """Take back what `state_dict` returned.
+        """Restore a state.
 
         Args:
-            state: what it returned.
-            names: the checkpoints that are there, the oldest first.
+            state: what `state_dict` returned.
+            names: the checkpoints that exist, the oldest first.
         """
         self.preserved = tuple(name for name in state["preserved"] if name in names)
         self.latest = tuple(name for name in names if name not in self.preserved)
@@ -199,7 +199,7 @@ class Retention:
 
 
 def check_on_failure(on_failure: str) -> Callable[[CheckpointError], None]:
-    """Return what to do with an error of writing a checkpoint.
+    """Return a function that handles the error when a checkpoint could not be written.
 
     Raises:
         ConfigError: if `on_failure` is neither ``"raise"`` nor ``"warn"``.
@@ -214,4 +214,4 @@ def _raise(error: CheckpointError) -> None:
 
 
 def _warn(error: CheckpointError) -> None:
-    logger.error("%s Training goes on.", error)
+    logger.error("%s The training continues.", error)

@@ -273,7 +273,7 @@ def test_a_full_disk_is_a_warning_if_that_is_wanted(tmp_path, monkeypatch, async
     trainer.train(callbacks=[saver], steps_per_epoch=1, max_epoch=4, run_dir=tmp_path)
     assert trainer.global_step == 4
     assert newest_complete(tmp_path).step == 2
-    assert len([message for message in caplog.messages if "Training goes on" in message]) == 2
+    assert len([message for message in caplog.messages if "The training continues" in message]) == 2
 
 
 def test_a_failure_of_the_last_write_is_not_lost(tmp_path, monkeypatch):

@@ -94,7 +94,7 @@ def test_a_directory_that_was_moved_names_what_it_has(write, tmp_path):
     with pytest.raises(CheckpointError) as caught:
         SaverRestore(tmp_path / "new")
     assert prefix in str(caught.value)
-    assert f"Name one of those that are: {tmp_path / 'new' / 'model.ckpt'}" in str(caught.value)
+    assert f"Give the path of one of these: {tmp_path / 'new' / 'model.ckpt'}" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -106,9 +106,9 @@ def test_a_pointer_leads_to_no_other_directory_and_is_no_pattern(write, tmp_path
     prefix = write("run/model.ckpt")
     (tmp_path / "run" / "checkpoint").write_text(f'model_checkpoint_path: "{pointer.format(tmp_path)}"\n')
     for path in (tmp_path / "run", tmp_path / "run" / "checkpoint"):
-        with pytest.raises(CheckpointError, match="which is no checkpoint in that directory") as caught:
+        with pytest.raises(CheckpointError, match="which is not a checkpoint in that directory") as caught:
             find_checkpoint(path)
-        assert f"Name one of those that are: {prefix}" in str(caught.value)
+        assert f"Give the path of one of these: {prefix}" in str(caught.value)
 
 
 def test_a_pointer_may_say_where_it_is_itself(write, tmp_path):
@@ -126,12 +126,12 @@ def test_a_pointer_may_say_where_it_is_itself(write, tmp_path):
 def test_a_damaged_pointer_is_an_error_that_names_what_is_there(write, tmp_path, content):
     prefix = write("run/model.ckpt")
     (tmp_path / "run" / "checkpoint").write_bytes(content)
-    with pytest.raises(CheckpointError, match=f"there is no checkpoint in the directory .*Name one .*: {prefix}"):
+    with pytest.raises(CheckpointError, match=f"there is no checkpoint in the directory .*Give the path of one of these: {prefix}"):
         find_checkpoint(tmp_path / "run")
 
 
 def test_for_a_run_that_saved_none_it_is_said_what_saves_them(tmp_path):
-    with pytest.raises(CheckpointError, match=r"no checkpoint in the directory .*'ModelSaver' among its callbacks"):
+    with pytest.raises(CheckpointError, match=r"no checkpoint in the directory .*The callback 'ModelSaver' saves checkpoints"):
         find_checkpoint(tmp_path)
 
 

@@ -191,7 +191,7 @@ def test_one_string_to_ignore_is_an_error():
 
 
 def test_where_a_prefix_is_missing_the_error_says_which(make_sess):
-    with pytest.raises(CheckpointError, match="They fit with prefix='net/inner'"):
+    with pytest.raises(CheckpointError, match="They match with prefix='net/inner'"):
         DictRestore({"w": 1.0, "x/b": 1.0}).run(make_sess(net__inner__w=([], tf.float32)))
 
 

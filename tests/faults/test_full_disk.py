@@ -107,7 +107,7 @@ def test_the_training_goes_on_if_that_is_wanted(small_disk, whole, pages, asynch
     scenario = attrs.evolve(SCENARIO, asynchronous=asynchronous, on_failure="warn")
     full = FullDisk(13, 29, space_for(whole, pages))
     train(small_disk / "run", scenario, before=[full])
-    assert "Training goes on" in caplog.text
+    assert "The training continues" in caplog.text
     # But for the best ones of that time.
     assert_same_values(whole, small_disk / "run")
     assert newest_complete(small_disk / "run").step == LAST_STEP
@@ -134,7 +134,7 @@ def test_a_limit_of_the_system_is_as_a_full_disk(tmp_path, whole, no_limit, on_f
     if on_failure == "warn":
         train(run_dir, scenario, before=[limit])
         assert "File too large" in caplog.text
-        assert "Training goes on" in caplog.text
+        assert "The training continues" in caplog.text
     else:
         with pytest.raises(tpk.CheckpointError, match=rf"{run_dir}: .*File too large\. Free there: "):
             train(run_dir, scenario, before=[limit])

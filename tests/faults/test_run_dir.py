@@ -66,7 +66,7 @@ def test_one_that_is_read_only_for_a_while_stops_nothing_if_that_is_wanted(zygot
         run_dir.chmod(0o755)
     outcome = run.end()
     assert outcome.status == 0, outcome.log[-3000:]
-    assert "Training goes on" in outcome.log
+    assert "The training continues" in outcome.log
     assert_same_values(never_killed()[0], run_dir)
     assert newest_complete(run_dir).step == 40
 

@@ -144,7 +144,7 @@ def _latest(directory: str) -> str:
             return latest
     except CheckpointError as error:
         message += f" {error}"
-    present = _names_in(directory)
+    present = [os.path.join(directory, name) for name in _names_in(directory)]
     if present:
         message += f" Give the path of one of these: {', '.join(present[-_LISTED:])}."
     else:

@@ -372,7 +372,7 @@ def test_another_number_of_towers_goes_on_with_a_warning(tmp_path, caplog):
 def test_other_steps_per_epoch(tmp_path, caplog):
     with pytest.raises(Killed):
         run(tmp_path, Kill("trigger_step", 5), saver={"when": tpk.Every(steps=4)})
-    with pytest.raises(tpk.CheckpointError, match="after step 4 of an epoch of 5 steps, but an epoch has 3 now"):
+    with pytest.raises(tpk.CheckpointError, match="after step 4 of an epoch of 5 steps, but an epoch now has 3"):
         run(tmp_path, steps_per_epoch=3)
     run(tmp_path, steps_per_epoch=6, max_epoch=1)
     assert "steps_per_epoch: 5 → 6" in caplog.text

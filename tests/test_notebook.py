@@ -140,7 +140,7 @@ def test_an_interrupted_cell_says_in_one_line_what_was_saved_and_how_to_go_on(no
     assert error.ename == "KeyboardInterrupt"
     (line,) = error.traceback
     assert re.search(
-        r"SIGINT ended the training in epoch \d+, .*saved first/model-\d+; to go on from there: run_dir=", line
+        r"SIGINT ended the training in epoch \d+, .*saved first/model-\d+; to resume from it: run_dir=", line
     )
 
 

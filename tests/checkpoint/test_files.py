@@ -184,7 +184,7 @@ def test_what_a_state_names_outside_of_the_directory_is_neither_read_nor_removed
 def test_the_files_of_a_state_are_files_of_that_checkpoint(tmp_path, directory, outside, file):
     content = json.loads((tmp_path / "state-2.json").read_text())
     forge(tmp_path, files={**content["files"], file.format(outside.name): describe_file(outside / "notes.index")})
-    with pytest.raises(CheckpointError, match=r"state-2\.json is not what tpk writes .* is no file of model-2"):
+    with pytest.raises(CheckpointError, match=r"state-2\.json is not what tpk writes .* is not a file of model-2"):
         read_checkpoint(tmp_path, 2)
     assert newest_complete(tmp_path).step == 1
 

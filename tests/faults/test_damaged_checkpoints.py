@@ -248,7 +248,7 @@ def test_if_all_are_damaged_the_run_starts_afresh_and_says_why(tmp_path, undamag
         (run_dir / name).write_bytes(damage((run_dir / name).read_bytes(), random.Random(number)))
     assert train(run_dir, 6) == undamaged[2]
     assert all(str(run_dir / name) in caplog.text for name in broken)
-    assert "no complete checkpoint is there; starting afresh" in caplog.messages
+    assert "no complete checkpoint found; starting from the beginning" in caplog.messages
     assert epochs(run_dir) == [1, 2, 3, 4, 5, 6]
 
 

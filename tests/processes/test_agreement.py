@@ -200,7 +200,7 @@ def test_a_process_whose_data_ends_first_says_so(tmp_path):
     )
     assert isinstance(outcomes[0], tf.errors.OpError | tpk.PeerError)
     assert isinstance(outcomes[1], tpk.PeerError)
-    assert "rank 1, had come to its end" in "".join(outcomes[1].__notes__)
+    assert "rank 1, had ended" in "".join(outcomes[1].__notes__)
     assert "the dataflow ended after 4 datapoints" in "".join(outcomes[1].__notes__)
 
 
@@ -316,7 +316,7 @@ def test_another_number_of_processes_goes_on_with_the_variables_and_the_progress
     stopped = resumable(tmp_path, "run", stop_after=1, size=before)
     resumed = resumable(tmp_path, "run", stop_after=2, size=after, resume="must")
     assert [each.steps for each in resumed] == [14] * after
-    assert f"one of {before} processes, and now there are {after}" in caplog.text
+    assert f"of {before} processes, and now there are {after}" in caplog.text
     assert not np.array_equal(stopped[0].values["w:0"], resumed[0].values["w:0"])
 
 

@@ -79,7 +79,7 @@ def mistake(error, *says):
 UNDER = "`with self.graph.as_default():`"
 
 
-@mistake(tpk.TrainerStateError, "train_op of LeastSquares", "executed already", UNDER)
+@mistake(tpk.TrainerStateError, "train_op of LeastSquares", "an eager", UNDER)
 def an_eager_train_op():
     train_op(lambda trainer: tf.Variable(0.0).assign_add(1.0))
 
@@ -241,7 +241,7 @@ def config():
     return tpk.TrainConfig(model=Linear(), dataflow=batches())
 
 
-@mistake(tpk.ConfigError, "launch_train_with_config got a str in place of a tpk.TrainConfig", "Write tpk.launch")
+@mistake(tpk.ConfigError, "launch_train_with_config got a str instead of a tpk.TrainConfig", "Write tpk.launch")
 def a_launch_the_other_way_round():
     tpk.launch_train_with_config("SimpleTrainer", config())
 

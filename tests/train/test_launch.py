@@ -349,7 +349,7 @@ def test_a_trainer_or_strategy_that_does_not_exist(tmp_path):
 
 
 def test_a_trainer_that_trains_something_else(tmp_path):
-    with pytest.raises(tpk.ConfigError, match=r"Trainer builds no towers of one. Get it by tpk.make_trainer"):
+    with pytest.raises(tpk.ConfigError, match=r"Trainer has no setup_graph for one. Create it with tpk.make_trainer"):
         tpk.launch_train_with_config(config(tmp_path), tpk.Trainer())
 
 

@@ -296,9 +296,9 @@ def test_any_trainer_is_got_by_its_name():
     assert isinstance(tpk.make_trainer("single"), tpk.SingleCostTrainer)
     assert tpk.make_trainer(tpk.SimpleTrainer, precision="bfloat16").precision == "bfloat16"
     assert tpk.make_trainer(trainer) is trainer
-    with pytest.raises(PluginError, match="is a trainer already, and takes no options"):
+    with pytest.raises(PluginError, match="is already a trainer, and takes no options"):
         tpk.make_trainer(trainer, update="in_turn")
-    with pytest.raises(PluginError, match="is no trainer"):
+    with pytest.raises(PluginError, match="is not a trainer"):
         tpk.make_trainer("tpk.callbacks:ProgressBar")
 
 

@@ -404,7 +404,7 @@ def test_a_run_step_of_ones_own_is_refused(tmp_path):
         def run_step(self):
             super().run_step()
 
-    with pytest.raises(ConfigError, match=r"steps_per_run=8: Mine has a run_step of its own"):
+    with pytest.raises(ConfigError, match=r"steps_per_run=8: Mine overrides run_step"):
         train(8, Mine(), run_dir=tmp_path / "run")
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tpk.callbacks.statistics.followed import Statistic, StatisticFollower
 from tpk.callbacks.triggers import Every, TimedCallback
 from tpk.checkpoint.directory import CheckpointDirectory
-from tpk.checkpoint.series import CheckpointSeries, Retention, check_on_failure
+from tpk.checkpoint.series import CheckpointSeries, Retention, check_on_failure, handle_failure
 from tpk.checkpoint.variables import VariableWriter, take_snapshot
 from tpk.checks import check_at_least, check_flags, check_not_negative
 from tpk.errors import CheckpointError, ConfigError
@@ -196,7 +196,8 @@ class MinSaver(StatisticFollower, Callback):
         self._prefix = filename or f"{self._word}-{monitor_stat}"
         self._checkpoint_dir = None if checkpoint_dir is None else Path(checkpoint_dir)
         self.state_key = str(Path(checkpoint_dir or "", self._prefix))
-        self._failing = check_on_failure(on_failure)
+        check_on_failure(on_failure)
+        self._on_failure = on_failure
         # The values and the names of the checkpoints that are kept, best first.
         self._best: list[tuple[float, str]] = []
         self._directory: CheckpointDirectory
@@ -236,7 +237,7 @@ class MinSaver(StatisticFollower, Callback):
         try:
             self._save(value)
         except CheckpointError as error:
-            self._failing(error)
+            handle_failure(error, self._on_failure)
 
     def after_train(self, trainer: TrainerProtocol) -> None:
         """Release the writer."""

@@ -1,4 +1,4 @@
-"""Directory of checkpoints, each written atomically: a reader or a crash sees all of one, or nothing.
+"""A directory of checkpoints, each written atomically: a reader, also after a crash, sees all of one or nothing.
 
 Needs no TensorFlow.
 """
@@ -31,19 +31,19 @@ logger = logging.getLogger(__name__)
 
 _BESIDE = ".writing-"
 
-_OF_PATTERNS = frozenset("[]*?\\")
+_WILDCARDS = frozenset("[]*?\\")
 
 
 class CheckpointDirectory:
-    """Writes and removes the checkpoints of one series in a directory, which is created.
+    """Writes and removes the checkpoints of one series in a directory.
 
     Args:
-        directory: where they are.
-        prefix: what their names begin with: the checkpoint of step 20 is called ``<prefix>-20``.
+        directory: the directory.
+        prefix: the start of the file names: the checkpoint of step 20 is called ``<prefix>-20``.
         pointer: the name of TensorFlow's pointer file, see `tf.train.latest_checkpoint`.
 
     Attributes:
-        path: where they are.
+        path: the directory.
     """
 
     def __init__(self, directory: str | os.PathLike[str], prefix: str = "model", pointer: str = "checkpoint") -> None:
@@ -52,23 +52,23 @@ class CheckpointDirectory:
         self._pointer = file_name(pointer)
 
     def prepare(self) -> None:
-        """Create the directory, and remove what a killed process was writing, or was removing, there.
+        """Create the directory, and remove files that a killed process left half written or half removed.
 
         Raises:
-            CheckpointError: if it cannot be written to, or TensorFlow could not read from it.
+            CheckpointError: if the directory is not writable, or TensorFlow could not read from it.
         """
-        if set(str(self.path)) & _OF_PATTERNS:
+        if set(str(self.path)) & _WILDCARDS:
             raise CheckpointError(
-                f"checkpoints in {str(self.path)!r} could not be read again: TensorFlow takes a path with one of "
-                f"{' '.join(sorted(_OF_PATTERNS))} for a pattern. Name another directory."
+                f"checkpoints in {str(self.path)!r} could not be restored: TensorFlow treats "
+                f"{' '.join(sorted(_WILDCARDS))} in a path as wildcards. Use another directory."
             )
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             for path in self.path.glob(f"{_BESIDE}{self._prefix}-*"):
-                logger.info("removing %s, which was never finished", path)
+                logger.info("removing %s, which was not finished", path)
                 path.unlink()
-            for path in self._without_index():
-                logger.info("removing %s, which is the rest of a checkpoint", path)
+            for path in self._data_without_index():
+                logger.info("removing %s, whose checkpoint is incomplete", path)
                 path.unlink()
         except OSError as error:
             raise CheckpointError(f"checkpoints cannot be written to {self.path}: {error}") from error
@@ -80,24 +80,24 @@ class CheckpointDirectory:
 
         Args:
             step: the global step.
-            write_variables: given the prefix of a path, writes the variables to ``<prefix>.index`` and
+            write_variables: takes the prefix of a path, and writes the variables to ``<prefix>.index`` and
                 ``<prefix>.data-…``.
             state: the training state, encoded; None for variables only.
             tensorflow: the version of TensorFlow, for the record.
 
         Returns:
-            Its name, ``<prefix>-<step>``. A complete checkpoint is never overwritten in place: if there is one of the
-            same step with other variables, the name gets a suffix, and the state then leads to the new files. One that
-            turns out to be damaged, as every byte of its files is read, is replaced.
+            The name of the checkpoint, ``<prefix>-<step>``. A complete checkpoint is never overwritten in place: if
+            one of the same step has other variables, the new one gets a suffix, and the state then refers to it. A
+            damaged one is replaced; every byte of its files is read to find that out.
 
         Raises:
-            CheckpointError: if it could not be written. Nothing of it is left, and older ones are as they were.
+            CheckpointError: if it could not be written. Its files are removed, and older checkpoints are unchanged.
         """
         beside = self.path / f"{_BESIDE}{self._prefix}-{step}"
-        if not self.path.is_dir():  # TensorFlow would make it, and nobody would know what is lost.
+        if not self.path.is_dir():  # TensorFlow would create it, which would hide the loss of the earlier files.
             raise CheckpointError(
-                f"the checkpoint of step {step} could not be written to {self.path}, which is not there any more. "
-                "Leave it alone while a training runs."
+                f"the checkpoint of step {step} could not be written, because {self.path} no longer exists. Do not "
+                "remove or move the directory while the training runs."
             )
         self._remove_unfinished(beside)
         try:
@@ -108,15 +108,16 @@ class CheckpointDirectory:
                 raise
             raise CheckpointError(
                 f"the checkpoint of step {step} could not be written to {self.path}: {_reason(error)}. "
-                f"{_free_space(self.path)}. What was saved before is still there."
+                f"{_free_space(self.path)}. Earlier checkpoints are unchanged."
             ) from error
 
     def point_to(self, names: Sequence[str], gone: Sequence[str] = ()) -> None:
-        """Write TensorFlow's pointer file, and remove the checkpoints that make room.
+        """Write TensorFlow's pointer file, and then remove old checkpoints.
 
         Args:
-            names: those that are kept; `tf.train.latest_checkpoint` returns the last. If there are none, no pointer is.
-            gone: those that are to be removed, once the pointer leads to none of them.
+            names: the checkpoints to list; `tf.train.latest_checkpoint` returns the last. If empty, the pointer file is
+                removed.
+            gone: the checkpoints to remove.
 
         Raises:
             CheckpointError: if the pointer could not be written.
@@ -124,13 +125,15 @@ class CheckpointDirectory:
         try:
             self._write_pointer(names)
         except CheckpointError:
-            # On a full disk, there may be space once the old ones are gone.
-            self._remove(gone)
+            # On a full disk, removing old checkpoints may free enough space.
+            for name in gone:
+                self.remove(name)
             self._write_pointer(names)
-        self._remove(gone)
+        for name in gone:
+            self.remove(name)
 
     def remove(self, name: str) -> None:
-        """Remove a checkpoint: its state first, so that what is left of it never passes for complete."""
+        """Remove a checkpoint: its state first, so that the remaining files are never taken for a complete one."""
         step = self.step_of(name)
         with suppress(CheckpointError, OSError):
             if read_state(self.path, step).name == name:
@@ -138,13 +141,13 @@ class CheckpointDirectory:
         self._remove_variables(name)
 
     def names(self) -> list[str]:
-        """Return the names of the checkpoints that have their variables, the oldest first."""
+        """Return the names of the checkpoints whose variables exist, the oldest first."""
         pattern = re.compile(re.escape(self._prefix) + r"-\d+(\.\d+)?\.index")
         found = [name for name in os.listdir(self.path) if pattern.fullmatch(name)]
         return sorted((name.removesuffix(".index") for name in found), key=lambda name: (self.step_of(name), name))
 
     def name_of(self, step: int) -> str:
-        """Return what the checkpoint of a step is called, unless there is another one of that step already."""
+        """Return the name for the checkpoint of a step, unless another one of that step exists already."""
         return f"{self._prefix}-{step}"
 
     def step_of(self, name: str) -> int:
@@ -164,10 +167,6 @@ class CheckpointDirectory:
         except OSError as error:
             raise CheckpointError(f"{path} could not be written: {error}. {_free_space(self.path)}.") from error
 
-    def _remove(self, names: Sequence[str]) -> None:
-        for name in names:
-            self.remove(name)
-
     def _write(
         self,
         step: int,
@@ -177,7 +176,7 @@ class CheckpointDirectory:
         tensorflow: str,
     ) -> str:
         write_variables(str(beside))
-        # The index comes last: without it, nobody takes the rest for a checkpoint.
+        # The index comes last: without it, the other files are not a checkpoint.
         written = self._files_of(beside.name)[::-1]
         if not written or written[-1].suffix != ".index":
             raise FileNotFoundError(f"no variables were written to {beside}")
@@ -189,11 +188,11 @@ class CheckpointDirectory:
             return name
 
         files = {path.name.removeprefix(beside.name): describe_file(path) for path in written}
-        held = self._held(step)
-        if held is not None and _files(held) == files:
-            name = held.name
+        existing = self._complete(step)
+        if existing is not None and _files(existing) == files:
+            name = existing.name
         else:
-            name = name if held is None else self._free_name(name)
+            name = name if existing is None else self._free_name(name)
             self._rename(written, beside, name)
         content = {
             "format": FORMAT,
@@ -207,7 +206,7 @@ class CheckpointDirectory:
         try:
             replace_file(state_path(self.path, step), state_bytes(content), beside.with_name(f"{beside.name}.state"))
         except BaseException:
-            if held is None or held.name != name:
+            if existing is None or existing.name != name:
                 self._remove_variables(name)
             raise
         sync_directory(self.path)
@@ -219,9 +218,12 @@ class CheckpointDirectory:
                 self._remove_variables(other)
         return name
 
-    def _held(self, step: int) -> Checkpoint | None:
-        """Return the checkpoint of this step that is there already, if it is complete: what its state says is not
-        enough, since a run that resumes from before a damaged checkpoint makes the very files that this one had."""
+    def _complete(self, step: int) -> Checkpoint | None:
+        """Return the complete checkpoint of this step, if there is one.
+
+        Its files are read. Reading only its state is not enough: a run that resumes from before a damaged checkpoint
+        writes the same files again.
+        """
         try:
             return read_checkpoint(self.path, step)
         except CheckpointError:
@@ -249,22 +251,22 @@ class CheckpointDirectory:
             with suppress(OSError):
                 path.unlink()
 
-    def _without_index(self) -> list[Path]:
-        """Return the files that a removal, which begins with the index, or a write, which ends with it, has left."""
+    def _data_without_index(self) -> list[Path]:
+        """Return the files of incomplete checkpoints: the index is written last, and removed first."""
         pattern = re.compile(rf"({re.escape(self._prefix)}-\d+(\.\d+)?)\.data-\d+-of-\d+")
         present = set(os.listdir(self.path))
         matches = (pattern.fullmatch(name) for name in sorted(present))
         return [self.path / match.group() for match in matches if match and f"{match.group(1)}.index" not in present]
 
     def _files_of(self, name: str) -> list[Path]:
-        """Return the files of the variables of a checkpoint, the index first."""
+        """Return the files that hold the variables of a checkpoint, the index first."""
         pattern = re.compile(re.escape(name) + r"\.(index|data-\d+-of-\d+)")
         found = [self.path / each for each in os.listdir(self.path) if pattern.fullmatch(each)]
         return sorted(found, key=lambda path: path.suffix != ".index")
 
 
 def file_name(name: str) -> str:
-    """Return what files are called for `name`, which may be that of a statistic, such as ``min-tower0/cost``."""
+    """Return `name` as a file name; it may be the name of a statistic, such as ``min-tower0/cost``."""
     return re.sub(r"[^\w.+-]", "_", name)
 
 
@@ -273,7 +275,7 @@ def _files(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def _reason(error: Exception) -> str:
-    # TensorFlow's errors go on with the node that failed.
+    # TensorFlow appends the failed node to the message.
     return str(getattr(error, "message", "") or error).partition("\n")[0].strip().rstrip(".")
 
 
@@ -281,5 +283,5 @@ def _free_space(directory: Path) -> str:
     try:
         usage = shutil.disk_usage(directory)
     except OSError:
-        return "How much space is free there is unknown"
-    return f"Free there: {usage.free / 1e6:.1f} MB of {usage.total / 1e6:.1f} MB"
+        return "The free disk space is unknown"
+    return f"Free disk space: {usage.free / 1e6:.1f} MB of {usage.total / 1e6:.1f} MB"

@@ -1,4 +1,4 @@
-"""Checkpoints on disk: their files, which of them are complete, and the newest of those. Needs no TensorFlow.
+"""Checkpoints on disk: their files, and the newest complete one. Needs no TensorFlow.
 
 A checkpoint of step 20 in a directory:
 
@@ -6,8 +6,8 @@ A checkpoint of step 20 in a directory:
 - ``state-20.json``: the training state, with a checksum of itself and the sizes and checksums of the other files;
 - ``checkpoint``: TensorFlow's pointer to the latest one.
 
-They are written in that order, each atomically. So a checkpoint is complete exactly if its state is there and intact,
-and the files are what the state says.
+They are written in that order, each atomically. So a checkpoint is complete exactly if its state exists and is intact,
+and the other files have the sizes and checksums that the state lists.
 """
 
 from __future__ import annotations
@@ -41,37 +41,37 @@ _CHUNK = 1 << 20
 
 
 def _is_name(checkpoint: Checkpoint, attribute: Any, name: Any) -> None:
-    # A name from a file becomes a path, and what it leads to is read and removed.
+    # The name becomes a path of files that are read and removed, so a damaged state must not name others.
     if not isinstance(name, str) or not re.fullmatch(rf"[\w.+-]+-{checkpoint.step}(\.[0-9]+)?", name):
-        raise ValueError(f"{reprlib.repr(name)} is no name of a checkpoint of step {checkpoint.step}")
+        raise ValueError(f"{reprlib.repr(name)} is not a name for a checkpoint of step {checkpoint.step}")
 
 
 def _is_content(checkpoint: Checkpoint, attribute: Any, content: Any) -> None:
     files = content["files"]
     if not isinstance(files, dict) or not isinstance(content["state"], dict):
-        raise TypeError("files and state are to be objects")
+        raise TypeError("files and state must be objects")
     if f"{checkpoint.name}.index" not in files:
         raise ValueError(f"the files do not include {checkpoint.name}.index")
     for name, known in files.items():
         if not name.startswith(checkpoint.name) or not _SUFFIX.fullmatch(name.removeprefix(checkpoint.name)):
-            raise ValueError(f"{reprlib.repr(name)} is no file of {checkpoint.name}")
+            raise ValueError(f"{reprlib.repr(name)} is not a file of {checkpoint.name}")
         if type(known["size"]) is not int or not isinstance(known["checksum"], str):
             raise ValueError(f"size and checksum of {name} are {reprlib.repr(known)}")
 
 
 @attrs.frozen(slots=False)
 class Checkpoint:
-    """What a ``state-<step>.json`` says of a checkpoint; `read_checkpoint` finds out whether it is so.
+    """A checkpoint as its ``state-<step>.json`` describes it; `read_checkpoint` checks that this is true.
 
     Attributes:
-        directory: where it is.
-        name: what its files begin with, such as ``"model-20"``: a part of file names of this directory, never a path.
+        directory: the directory of its files.
+        name: the start of its file names, such as ``"model-20"``; never a path.
         step: the global step at which it was taken.
-        content: what ``state-<step>.json`` holds: ``format``, ``tpk`` and ``tensorflow`` (versions), ``files`` (sizes
-            in bytes and checksums), ``state`` (encoded).
+        content: the content of ``state-<step>.json``: ``format``, ``tpk`` and ``tensorflow`` (versions), ``files``
+            (sizes in bytes and checksums), ``state`` (encoded).
 
     Raises:
-        ValueError, KeyError, TypeError: if the name is none, or the content does not have what a checkpoint has.
+        ValueError, KeyError, TypeError: if the name or the content is invalid.
     """
 
     directory: Path = attrs.field(converter=Path)
@@ -81,13 +81,13 @@ class Checkpoint:
 
     @property
     def files(self) -> Mapping[str, Mapping[str, Any]]:
-        """The sizes in bytes and the checksums of the files of the variables, by their names."""
+        """The sizes in bytes and the checksums of the files with the variables, by file name."""
         files: Mapping[str, Mapping[str, Any]] = self.content["files"]
         return files
 
     @property
     def prefix(self) -> str:
-        """The path that `tf.compat.v1.train.Saver.restore` takes."""
+        """The path prefix that `tf.compat.v1.train.Saver.restore` takes."""
         return str(self.directory / self.name)
 
     @property
@@ -100,7 +100,7 @@ class Checkpoint:
         """The training state, decoded.
 
         Raises:
-            CheckpointError: if it cannot be.
+            CheckpointError: if it cannot be decoded.
         """
         try:
             return decode(self.content["state"])
@@ -116,13 +116,13 @@ def state_path(directory: Path, step: int) -> Path:
 def newest_complete(
     directory: str | os.PathLike[str], check: Callable[[Checkpoint], None] = lambda checkpoint: None
 ) -> Checkpoint | None:
-    """Return the newest complete checkpoint in `directory`, or None if there is none.
+    """Return the newest complete checkpoint in `directory`, or None.
 
-    Newer ones that are torn, or whose files are missing, are skipped with a warning that names file and reason.
+    Newer ones that are incomplete or damaged are skipped with a warning that names the file and the reason.
 
     Args:
-        directory: where to look.
-        check: raises a `CheckpointError` if a checkpoint, which is complete, is of no use all the same.
+        directory: the directory.
+        check: raises a `CheckpointError` for a complete checkpoint that should also be skipped.
     """
     for step in checkpoint_steps(directory):
         try:
@@ -135,12 +135,12 @@ def newest_complete(
 
 
 def training_states(directory: str | os.PathLike[str]) -> list[Path]:
-    """Return the files of training states in `directory`: only a run of tpk has any."""
+    """Return the files of training states in `directory`; only runs of tpk have them."""
     return list(Path(directory).glob("state-*.json"))
 
 
 def checkpoint_steps(directory: str | os.PathLike[str]) -> list[int]:
-    """Return the steps of which `directory` has anything of a checkpoint, complete or not, the latest first."""
+    """Return the steps of all checkpoints in `directory`, complete or not, the latest first."""
     try:
         names = os.listdir(directory)
     except (FileNotFoundError, NotADirectoryError):
@@ -150,10 +150,10 @@ def checkpoint_steps(directory: str | os.PathLike[str]) -> list[int]:
 
 
 def read_checkpoint(directory: str | os.PathLike[str], step: int) -> Checkpoint:
-    """Return the checkpoint of a step, once it has turned out to be complete: every byte of it is read.
+    """Return the checkpoint of a step after checking that it is complete. Every byte of its files is read.
 
     Raises:
-        CheckpointError: if it is not; it names the file, and says what is wrong with it.
+        CheckpointError: if it is not complete; the message names the file and the reason.
     """
     checkpoint = read_state(directory, step)
     for name, expected in checkpoint.files.items():
@@ -163,18 +163,16 @@ def read_checkpoint(directory: str | os.PathLike[str], step: int) -> Checkpoint:
 
 
 def read_state(directory: str | os.PathLike[str], step: int) -> Checkpoint:
-    """Return what ``state-<step>.json`` in `directory` says, without looking at the other files.
+    """Return the checkpoint that ``state-<step>.json`` in `directory` describes, without checking its other files.
 
     Raises:
-        CheckpointError: if it is missing, damaged, or of another format.
+        CheckpointError: if the file is missing, damaged, or of another format.
     """
     path = state_path(Path(directory), step)
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise CheckpointError(
-            f"{path} is missing, so the checkpoint was never finished, or holds variables only"
-        ) from None
+        raise CheckpointError(f"{path} is missing, so the checkpoint was not finished, or has variables only") from None
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
     header = _HEADER.match(data)
@@ -182,8 +180,8 @@ def read_state(directory: str | os.PathLike[str], step: int) -> Checkpoint:
         raise CheckpointError(f"{path} does not begin as a training state does; it is damaged or torn")
     body = data[header.end() :]
     if header.group(1).decode() != checksum([body]):
-        raise CheckpointError(f"{path} does not have the content that its checksum stands for; it is damaged or torn")
-    # A checksum proves nothing: anybody can compute one.
+        raise CheckpointError(f"{path} does not match its checksum; it is damaged or torn")
+    # A checksum finds accidents, not forgeries, so the content is checked as well.
     try:
         content = json.loads(b"{" + body)
         if content["format"] == FORMAT:
@@ -208,7 +206,7 @@ def describe_file(path: Path) -> dict[str, Any]:
 
 
 def checksum(chunks: Iterable[bytes]) -> str:
-    """Return the checksum of bytes; it is meant to find accidents, not forgeries."""
+    """Return the checksum of bytes; it finds accidents, not forgeries."""
     value = 0
     for chunk in chunks:
         value = zlib.crc32(chunk, value)
@@ -221,7 +219,7 @@ def _check_file(path: Path, expected: Mapping[str, Any]) -> None:
         if size != expected["size"]:
             raise CheckpointError(f"{path} has {size} bytes, but should have {expected['size']}; it is damaged or torn")
         if checksum(_chunks(path)) != expected["checksum"]:
-            raise CheckpointError(f"{path} does not have the content that its checksum stands for; it is damaged")
+            raise CheckpointError(f"{path} does not match its checksum; it is damaged")
     except FileNotFoundError:
         raise CheckpointError(f"{path} is missing") from None
     except OSError as error:

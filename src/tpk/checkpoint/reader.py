@@ -39,7 +39,7 @@ def find_checkpoint(path: str | os.PathLike[str]) -> str:
               a `MinSaver` or `MaxSaver`.
 
     Raises:
-        CheckpointError: if there is no such checkpoint; the message lists those that exist.
+        CheckpointError: if the checkpoint does not exist; the message lists those that do.
 
     Example:
         ```python
@@ -53,11 +53,11 @@ def find_checkpoint(path: str | os.PathLike[str]) -> str:
     if os.path.basename(name) == _POINTER and os.path.isfile(name):
         return _latest(os.path.dirname(name) or ".")
     prefix = _prefix_of(name)
-    return prefix if _exists(prefix) else _named(prefix)
+    return prefix if _exists(prefix) else _by_step_or_saver(prefix)
 
 
-def _named(path: str) -> str:
-    """Return the checkpoint that is named by its step, or by the `MinSaver` or `MaxSaver` that wrote it."""
+def _by_step_or_saver(path: str) -> str:
+    """Return the checkpoint with this step, or the best one of the `MinSaver` or `MaxSaver` with this name."""
     directory = os.path.dirname(path)
     while directory and not os.path.isdir(directory):
         directory = os.path.dirname(directory)
@@ -70,7 +70,10 @@ def _named(path: str) -> str:
     best = latest_in(directory, f"{_POINTER}-{name}")
     if best is not None:
         return best
-    known = [*_names_in(directory), *_savers_in(directory)]
+    # Each MinSaver or MaxSaver has its own pointer file.
+    pointers = glob.glob(os.path.join(glob.escape(directory), f"{_POINTER}-*"))
+    savers = sorted(os.path.basename(path).removeprefix(f"{_POINTER}-") for path in pointers)
+    known = [*_names_in(directory), *savers]
     raise CheckpointError(
         f"there is no checkpoint {path!r}: no file {path + '.index'!r}. Give the prefix of a checkpoint "
         "(model-<step>), its directory, or <directory>/<step or name of a MinSaver or MaxSaver>."
@@ -84,12 +87,6 @@ def _names_in(directory: str) -> list[str]:
     found = glob.glob(os.path.join(glob.escape(directory), "*.index"))
     names = [os.path.basename(path).removesuffix(".index") for path in found]
     return sorted(names, key=lambda name: (int(re.findall(r"-(\d+)$|$", name)[0] or -1), name))
-
-
-def _savers_in(directory: str) -> list[str]:
-    """Return the names of the `MinSaver` and `MaxSaver` of a directory: each has its own pointer file."""
-    found = glob.glob(os.path.join(glob.escape(directory), f"{_POINTER}-*"))
-    return sorted(os.path.basename(path).removeprefix(f"{_POINTER}-") for path in found)
 
 
 def _exists(prefix: str) -> bool:

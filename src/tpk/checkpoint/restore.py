@@ -174,7 +174,8 @@ def _nothing_matches(source: str, names: Sequence[str], unused: Mapping[str, str
 
 def some_of(names: Collection[str]) -> str:
     """Return a few of `names` for messages, those in the fewest scopes first."""
-    return some(sorted(names, key=lambda name: (name.count("/"), name))) or "none"
+    by_depth: list[str] = sorted(names, key=lambda name: (name.count("/"), name))
+    return some(by_depth) or "none"
 
 
 def _rows_of(matches: Sequence[Match], winners: Mapping[str, Fit]) -> list[Row]:

@@ -17,8 +17,6 @@ from tpk.errors import CheckpointError, ConfigError
 
 logger = logging.getLogger(__name__)
 
-ON_FAILURE = ("raise", "warn")
-
 
 class CheckpointSeries:
     """Writes checkpoints, one at a time, and removes old ones.
@@ -37,7 +35,7 @@ class CheckpointSeries:
     Attributes:
         directory, retention: the arguments.
         last_path: the path of the latest checkpoint that this object has written to disk; None before the first.
-        last_step: the step of the latest checkpoint, which may still be being written; None before the first.
+        last_step: the step of the latest checkpoint, even if it is still being written; None before the first.
     """
 
     def __init__(
@@ -51,7 +49,8 @@ class CheckpointSeries:
     ) -> None:
         self.directory = directory
         self.retention = retention
-        self._failing = check_on_failure(on_failure)
+        check_on_failure(on_failure)
+        self._on_failure = on_failure
         self._clock = clock
         self._threads = ThreadPoolExecutor(1, "tpk-checkpoint") if asynchronous else None
         self._under_way: Future[None] | None = None
@@ -112,7 +111,7 @@ class CheckpointSeries:
         try:
             finish()
         except CheckpointError as error:
-            self._failing(error)
+            handle_failure(error, self._on_failure)
 
     def _write(self, snapshot: Snapshot, step: int, state: Mapping[str, Any] | None) -> None:
         started = time.monotonic()
@@ -198,20 +197,18 @@ class Retention:
         self._last_preserved = None if last is None else float(last)
 
 
-def check_on_failure(on_failure: str) -> Callable[[CheckpointError], None]:
-    """Return a function that handles the error when a checkpoint could not be written.
+def check_on_failure(on_failure: str) -> None:
+    """Check the option `on_failure`.
 
     Raises:
-        ConfigError: if `on_failure` is neither ``"raise"`` nor ``"warn"``.
+        ConfigError: if it is neither ``"raise"`` nor ``"warn"``.
     """
-    if on_failure not in ON_FAILURE:
+    if on_failure not in ("raise", "warn"):
         raise ConfigError(f"on_failure={on_failure!r}: expected 'raise' or 'warn'.")
-    return _raise if on_failure == "raise" else _warn
 
 
-def _raise(error: CheckpointError) -> None:
-    raise error
-
-
-def _warn(error: CheckpointError) -> None:
+def handle_failure(error: CheckpointError, on_failure: str) -> None:
+    """Raise the error of a checkpoint that could not be written; log it if `on_failure` is ``"warn"``."""
+    if on_failure == "raise":
+        raise error
     logger.error("%s The training continues.", error)

@@ -1,4 +1,4 @@
-"""Initial values of variables, from checkpoints, files and dictionaries of arrays."""
+"""Initial values of variables: from checkpoints, files, and dictionaries of arrays."""
 
 from __future__ import annotations
 
@@ -24,31 +24,30 @@ logger = logging.getLogger(__name__)
 
 
 class SessionInit(RecordsOptions, abc.ABC):
-    """Gives variables of a new session their values; what it does not name keeps its initial value."""
+    """Assigns values to variables of a new session; the other variables keep their initial values."""
 
     @abc.abstractmethod
     def run(self, sess: Any) -> None:
-        """Give the values, in the session `sess`, whose graph may be finalized."""
+        """Assign the values in the session `sess`, whose graph may be finalized."""
 
 
 class RestoreByName(SessionInit):
-    """Base of what takes values by name from one place; a table of what became of each name goes to the log.
+    """Base of classes that restore values by name from one source. A table of all names is logged.
 
-    Between floating-point dtypes values are cast; between others only where the variable's dtype has every value of
-    the stored one. A variable that `tf.compat.v1.fixed_size_partitioner` and the like have cut into parts gets its
-    part of the value that is stored under the name of the whole.
+    Values are cast between floating-point dtypes; between other dtypes, only if the variable's dtype can represent
+    every value of the stored one. The parts of a partitioned variable (`tf.compat.v1.fixed_size_partitioner`, for
+    example) are restored from the value that is stored under the name of the whole.
 
     Args:
-        prefix: each stored name stands for the variable ``<prefix>/<name>``; what the graph has outside of that
-            scope keeps its initial value.
-        ignore: names that are left out, as in the graph or as stored, with or without ``:0``.
-        ignore_mismatch: a value of another shape than its variable is reshaped if it has as many elements, and left
-            out with a warning if not; otherwise it is an error.
-        must_match: whether it is an error if no name fits; otherwise the log warns of it, and all variables keep their
+        prefix: each stored name belongs to the variable ``<prefix>/<name>``; variables outside of that scope keep their
             initial values.
-        weights_only: take the variables of the model: what the tower function created (weights, moving statistics),
-            and neither ``global_step`` nor ``learning_rate``, nor the state of optimizers. The log names what is left
-            alone.
+        ignore: names to ignore, as in the graph or as stored, with or without ``:0``.
+        ignore_mismatch: reshape a value of another shape if it has as many elements as the variable, and otherwise
+            ignore it with a warning. If False, another shape is an error.
+        must_match: whether it is an error if no name matches. If False, the log warns, and all variables keep their
+            initial values.
+        weights_only: restore only the variables that the tower function created (weights, moving statistics), and not
+            ``global_step``, ``learning_rate`` and the state of optimizers. The log names the ignored variables.
     """
 
     _ignore_mismatch = False
@@ -72,13 +71,13 @@ class RestoreByName(SessionInit):
 
     @abc.abstractmethod
     def open(self) -> AbstractContextManager[StoredValues]:
-        """Return a context in which the values can be read."""
+        """Return a context manager that opens the values for reading."""
 
     def match(self, graph: Any, values: StoredValues) -> Match:
-        """Return which of `values` go to which variables of `graph`."""
+        """Match `values` with the variables of `graph`."""
         left_alone = variables_beside_model(graph) if self._weights_only else set()
         if names := left_alone & set(values):
-            text = "only the weights are taken from %s, and %d other variables are left alone: %s"
+            text = "only the weights are restored from %s; %d other variables are ignored: %s"
             logger.info(text, values.source, len(names), some_of(names))
         return match(
             graph,
@@ -93,24 +92,24 @@ class RestoreByName(SessionInit):
         """Assign the values.
 
         Raises:
-            CheckpointError: if no name fits, unless none need fit; or shapes or dtypes do not (all of them are in the
-                message); or a file is damaged.
+            CheckpointError: if no name matches and `must_match` is set, shapes or dtypes do not fit (the message lists
+                all of them), or a file is damaged.
         """
         _run_together(sess, [self])
 
 
 class DictRestore(RestoreByName):
-    """Takes values from a mapping of names to arrays.
+    """Restores variables from a mapping of names to arrays.
 
     Args:
         values: arrays by variable name, with or without ``:0``.
         prefix: see `SaverRestore`.
         ignore: see `SaverRestore`.
-        ignore_mismatch: reshape or leave out values of another shape, as `SaverRestoreRelaxed` does.
+        ignore_mismatch: reshape or ignore values of another shape, as `SaverRestoreRelaxed` does.
         must_match: see `SaverRestore`.
 
     Raises:
-        CheckpointError: a name is not a string, or is there twice.
+        CheckpointError: if a name is not a string, or occurs twice.
 
     Example:
         ```python
@@ -136,18 +135,18 @@ class DictRestore(RestoreByName):
 
 
 class NpzRestore(RestoreByName):
-    """Takes values from an ``.npz`` file, each read only when its variable gets it.
+    """Restores variables from an ``.npz`` file. Arrays are read one at a time.
 
     Args:
-        path: the file, of `numpy.savez` or ``tpk checkpoint to-npz``.
+        path: the file, written by `numpy.savez` or ``tpk checkpoint to-npz``.
         prefix: see `SaverRestore`.
         ignore: see `SaverRestore`.
-        ignore_mismatch: reshape or leave out values of another shape, as `SaverRestoreRelaxed` does.
+        ignore_mismatch: reshape or ignore values of another shape, as `SaverRestoreRelaxed` does.
         must_match: see `SaverRestore`.
         weights_only: see `SaverRestore`.
 
     Raises:
-        CheckpointError: if there is no such file, it is no ``.npz`` file, or damaged.
+        CheckpointError: if the file is missing, damaged, or not an ``.npz`` file.
 
     Example:
         ```python
@@ -173,7 +172,7 @@ class NpzRestore(RestoreByName):
             weights_only=weights_only,
         )
         self._path = path
-        # A wrong path is told now, and not when the graph has been built.
+        # Fail now, and not after the graph has been built.
         with NpzReader(path):
             pass
 
@@ -183,25 +182,25 @@ class NpzRestore(RestoreByName):
 
 
 class SaverRestore(RestoreByName):
-    """Takes values from a checkpoint of `tf.compat.v1.train.Saver`, tpk's own or another program's.
+    """Restores variables from a checkpoint of `tf.compat.v1.train.Saver`, written by tpk or another program.
 
-    It restores everything, including ``global_step``, ``learning_rate`` and the state of optimizers. A path given as
-    `session_init` is a warm start: it restores the weights only.
+    It restores everything, including ``global_step``, ``learning_rate`` and the state of optimizers. In contrast, a
+    path given as `session_init` is a warm start, which restores only the weights.
 
     Args:
-        path: which checkpoint, as `tpk.checkpoint.find_checkpoint` takes it: its prefix, such as ``run/model-900``, or
-            one of its files; the directory of a run, for the newest that is complete; or ``run/min-validation_cost``,
-            for the best that a `MinSaver` of that name has.
-        prefix: each name in the checkpoint stands for the variable ``<prefix>/<name>``; what the graph has outside
-            of that scope keeps its initial value.
-        ignore: names that are left out, as in the graph or as in the checkpoint, with or without ``:0``.
-        must_match: whether it is an error if no name fits; with False the log warns of it, and all variables keep their
-            initial values, as for a script that tries a checkpoint which may be one of another model.
-        weights_only: whether it takes only what the tower function created (weights, moving statistics), and neither
-            ``global_step`` nor ``learning_rate``, nor the state of optimizers.
+        path: as for `tpk.checkpoint.find_checkpoint`: the prefix of a checkpoint, such as ``run/model-900``, or one of
+            its files; the directory of a run, for its newest complete checkpoint; or ``run/min-validation_cost``, for
+            the best one of the `MinSaver` with that name.
+        prefix: each name in the checkpoint belongs to the variable ``<prefix>/<name>``; variables outside of that scope
+            keep their initial values.
+        ignore: names to ignore, as in the graph or as in the checkpoint, with or without ``:0``.
+        must_match: whether it is an error if no name matches. If False, the log warns, and all variables keep their
+            initial values; for scripts that try a checkpoint which may be of another model.
+        weights_only: restore only the variables that the tower function created (weights, moving statistics), and not
+            ``global_step``, ``learning_rate`` and the state of optimizers.
 
     Raises:
-        CheckpointError: if there is no checkpoint.
+        CheckpointError: if the checkpoint does not exist.
 
     Example:
         ```python
@@ -230,26 +229,26 @@ class SaverRestore(RestoreByName):
 
 
 class SaverRestoreRelaxed(SaverRestore):
-    """Takes values from a checkpoint like `SaverRestore`, and makes do with other shapes.
+    """Like `SaverRestore`, but accepts values of other shapes.
 
-    A value that has as many elements as its variable is reshaped; any other that does not fit is left out with a
-    warning. The arguments are those of `SaverRestore`.
+    A value with as many elements as its variable is reshaped. Any other value that does not fit is ignored with a
+    warning.
     """
 
     _ignore_mismatch = True
 
 
 class KerasRestore(RestoreByName):
-    """Takes the weights of a Keras model from a file that Keras has written.
+    """Restores the weights of a Keras model from a file that Keras has written.
 
     Args:
         model: the model, which the tower function calls.
         path: a file ``….keras`` or ``….weights.h5``.
-        ignore: names of variables that are left out, such as ``model/dense/kernel``.
+        ignore: names of variables to ignore, such as ``model/dense/kernel``.
         must_match: see `SaverRestore`.
 
     Raises:
-        CheckpointError: if there is no such file.
+        CheckpointError: if the file does not exist.
 
     Example:
         ```python
@@ -272,22 +271,22 @@ class KerasRestore(RestoreByName):
             raise CheckpointError(f"there is no file {self._path!r}. Give the path of a file that Keras has written.")
 
     def open(self) -> AbstractContextManager[StoredValues]:
-        """Return nothing yet: whose weights they are is known in the graph only."""
+        """Return no values yet: their names are known only in the graph."""
         return nullcontext(DictValues({}, self._path))
 
     def match(self, graph: Any, values: StoredValues) -> Match:
-        """Read the weights, by the names that they have in `graph`."""
+        """Read the weights, and match them by their names in `graph`."""
         return super().match(graph, DictValues(self._model.read_weights(self._path, graph), self._path))
 
 
 class ChainInit(SessionInit):
-    """Takes values from several places in order; what a later one has wins. One table tells what came from where.
+    """Restores variables from several sources in order; later ones take precedence. One table of all names is logged.
 
     Args:
-        inits: what `as_session_init` understands, each; None is left out.
+        inits: the sources, each as for `as_session_init`; None is ignored.
 
     Raises:
-        CheckpointError: if one of them is nothing of that.
+        CheckpointError: if one of them is invalid.
 
     Example:
         ```python
@@ -308,8 +307,8 @@ class ChainInit(SessionInit):
         """Assign the values.
 
         Raises:
-            CheckpointError: if one of them cannot be restored. Those next to each other are checked together before
-                any value is assigned.
+            CheckpointError: if one of them cannot be restored. Consecutive sources of values by name are checked
+                together before any value is assigned.
         """
         for are_by_name, group in itertools.groupby(self.inits, lambda each: isinstance(each, RestoreByName)):
             members = list(group)
@@ -321,18 +320,18 @@ class ChainInit(SessionInit):
 
 
 class SmartInit(ChainInit):
-    """Takes values from whatever `obj` is.
+    """Restores variables from any kind of source.
 
     Args:
         obj: the path of a checkpoint (prefix, file or directory) or of an ``.npz`` file, a mapping of names to
             arrays, a `SessionInit`, a list of those, or None or ``""`` for nothing.
-        ignore_mismatch: a value of another shape than its variable is reshaped if it has as many elements, and left
-            out with a warning if not; otherwise it is an error. It does not change a `SessionInit` in `obj`.
-        must_match: whether it is an error if no name fits, see `SaverRestore`. It does not change a `SessionInit`.
-        weights_only: take only the weights from a path, as for fine-tuning; see `SaverRestore`.
+        ignore_mismatch: reshape a value of another shape if it has as many elements as the variable, and otherwise
+            ignore it with a warning. If False, another shape is an error. It does not change a `SessionInit` in `obj`.
+        must_match: whether it is an error if no name matches, see `SaverRestore`. It does not change a `SessionInit`.
+        weights_only: restore only the weights from a path, as for fine-tuning; see `SaverRestore`.
 
     Raises:
-        CheckpointError: if `obj` is none of these, or does not exist.
+        CheckpointError: if `obj` is something else, or does not exist.
 
     Example:
         ```python
@@ -359,12 +358,12 @@ def as_session_init(
     Args:
         value: a `SessionInit`, a path of a checkpoint or of an ``.npz`` file, a mapping of names to arrays, a list of
             those (see `ChainInit`), or None.
-        ignore_mismatch: make do with values of another shape, see `SmartInit`.
-        must_match: whether it is an error if no name fits, see `SaverRestore`.
-        weights_only: take only the weights from paths, see `SaverRestore`.
+        ignore_mismatch: accept values of another shape, see `SmartInit`.
+        must_match: whether it is an error if no name matches, see `SaverRestore`.
+        weights_only: restore only the weights from paths, see `SaverRestore`.
 
     Raises:
-        CheckpointError: if it is none of these.
+        CheckpointError: if it is something else.
     """
     if value is None or isinstance(value, SessionInit):
         return value
@@ -395,6 +394,6 @@ def _no_names(values: CheckpointReader) -> CheckpointError:
         f"{values.source} was written by tf.train.Checkpoint, which names values by the path of Python objects and "
         f"not by variables{f' ({examples}, …)' if examples else ''}. Give the names yourself: "
         f"values = tpk.CheckpointReader({values.source!r}); "
-        "tpk.DictRestore({name: values[key] for name, key in values.keys_by_variable_name().items()}), "
-        "with the names changed to those of the graph where they differ."
+        "tpk.DictRestore({name: values[key] for name, key in values.keys_by_variable_name().items()}). "
+        "Change the names that are different in the graph."
     )

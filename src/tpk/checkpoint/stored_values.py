@@ -1,4 +1,4 @@
-"""Arrays by name, wherever they are stored: what a variable can be restored from. Needs no TensorFlow."""
+"""Arrays by name, from a dictionary or a file, from which variables can be restored. Needs no TensorFlow."""
 
 from __future__ import annotations
 
@@ -15,22 +15,21 @@ import numpy as np
 from tpk.errors import CheckpointError
 
 STORED_BFLOAT16 = np.dtype("V2")
-"""What `numpy.save` makes of bfloat16, which NumPy does not have: two bytes without a meaning. No other dtype of
-variables ends like that."""
+"""The dtype under which `numpy.save` stores bfloat16, which NumPy lacks. No other dtype of variables is stored so."""
 
 _SUFFIX = ".npy"
 _HEADER_READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-_DAMAGES = (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError, NotImplementedError)
+_READ_ERRORS = (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError, NotImplementedError)
 
 
 @attrs.frozen
 class ValueSpec:
-    """What is known of a stored value before it is read.
+    """The shape and dtype of a stored value, known before it is read.
 
     Attributes:
-        shape: its shape.
-        dtype: its NumPy dtype; `object` for strings of any length.
-        is_literal: whether it came as plain Python numbers, whose dtype is only NumPy's default for them.
+        shape: the shape.
+        dtype: the NumPy dtype; `object` for strings of any length.
+        is_literal: whether the value was given as plain Python numbers, whose dtype is only NumPy's default.
     """
 
     shape: tuple[int, ...]
@@ -39,7 +38,7 @@ class ValueSpec:
 
     @property
     def dtype_name(self) -> str:
-        """The name of the dtype as TensorFlow says it, such as ``bfloat16`` or ``string``."""
+        """TensorFlow's name of the dtype, such as ``bfloat16`` or ``string``."""
         if self.dtype.kind in "OSU":
             return "string"
         return "bfloat16" if self.dtype == STORED_BFLOAT16 else self.dtype.name
@@ -53,10 +52,10 @@ class ValueSpec:
 
 
 class StoredValues(Mapping[str, Any]):
-    """A mapping of names to arrays, each read only when it is asked for.
+    """A mapping of names to arrays, each of which is read only when it is used.
 
     Args:
-        source: where the values are, for messages.
+        source: the name of the file or dictionary, for messages.
     """
 
     def __init__(self, source: str) -> None:
@@ -64,11 +63,11 @@ class StoredValues(Mapping[str, Any]):
 
     @abc.abstractmethod
     def spec(self, name: str) -> ValueSpec:
-        """Return shape and dtype of the value called `name`, without reading it.
+        """Return the shape and dtype of the value called `name`, without reading the value.
 
         Raises:
-            KeyError: there is none.
-            CheckpointError: the file is damaged.
+            KeyError: if the name is unknown.
+            CheckpointError: if the file is damaged.
         """
 
 
@@ -76,11 +75,11 @@ class DictValues(StoredValues):
     """Arrays in memory.
 
     Args:
-        values: arrays, or what NumPy makes arrays of, by name, with or without ``:0``.
-        source: where they come from, for messages.
+        values: arrays or array-like values by name, with or without ``:0``.
+        source: their origin, for messages.
 
     Raises:
-        CheckpointError: a name is not a string, or two names are the same but for the ``:0``.
+        CheckpointError: if a name is not a string, or two names differ only in ``:0``.
     """
 
     def __init__(self, values: Mapping[str, Any], source: str = "the dictionary") -> None:
@@ -100,7 +99,7 @@ class DictValues(StoredValues):
             self._specs[name] = ValueSpec(array.shape, array.dtype, is_literal=not hasattr(value, "dtype"))
 
     def spec(self, name: str) -> ValueSpec:
-        """Return shape and dtype of the value called `name`."""
+        """Return the shape and dtype of the value called `name`."""
         return self._specs[name]
 
     def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
@@ -120,7 +119,7 @@ class NpzReader(StoredValues):
         path: the file, written by `numpy.savez`, `numpy.savez_compressed` or ``tpk checkpoint to-npz``.
 
     Raises:
-        CheckpointError: if there is no such file, it is no ``.npz`` file, or damaged.
+        CheckpointError: if the file is missing, damaged, or not an ``.npz`` file.
 
     Example:
         ```python
@@ -135,10 +134,10 @@ class NpzReader(StoredValues):
             raise CheckpointError(f"there is no file {self.source!r}. Give the path of an .npz file.")
         try:
             self._file = zipfile.ZipFile(path)
-        except _DAMAGES as error:
-            raise self._damage("it is no .npz file, or damaged", error) from error
+        except _READ_ERRORS as error:
+            raise self._damage("the file is damaged, or not an .npz file", error) from error
         members = [member for member in self._file.infolist() if member.filename.endswith(_SUFFIX)]
-        # A later member replaces an earlier one of the same name, as in any zip file.
+        # As in any zip file, a later member replaces an earlier one with the same name.
         self._members = {member.filename.removesuffix(_SUFFIX).removesuffix(":0"): member for member in members}
 
     def __enter__(self) -> NpzReader:
@@ -148,24 +147,24 @@ class NpzReader(StoredValues):
         self._file.close()
 
     def spec(self, name: str) -> ValueSpec:
-        """Return shape and dtype of the array called `name`; only its header is read."""
+        """Return the shape and dtype of the array called `name`; only its header is read."""
         member = self._members[name]
         try:
             with self._file.open(member) as stream:
                 version = np.lib.format.read_magic(stream)
                 if version not in _HEADER_READERS:
-                    raise ValueError(f"its .npy format {version} is not known")
+                    raise ValueError(f"unknown .npy format {version}")
                 shape, _, dtype = _HEADER_READERS[version](stream)
                 header_size = stream.tell()
-        except _DAMAGES as error:
+        except _READ_ERRORS as error:
             raise self._damage(f"the array {name!r} cannot be read", error) from error
         if dtype.hasobject:
             raise CheckpointError(
-                f"{self.source}: the array {name!r} holds Python objects, which only unpickling could read, and that "
-                "may run any code. Store it as numbers or as strings of fixed length."
+                f"{self.source}: the array {name!r} contains Python objects, which are not read because unpickling "
+                "them may run any code. Store it as numbers or as strings of fixed length."
             )
         expected = header_size + int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        # Before memory is taken for what a damaged header claims.
+        # Check this before memory is allocated: a damaged header may claim any size.
         if member.file_size != expected:
             raise self._damage(f"the array {name!r} has {member.file_size} bytes", f"expected {expected}")
         return ValueSpec(tuple(shape), dtype)
@@ -175,9 +174,9 @@ class NpzReader(StoredValues):
         try:
             with self._file.open(self._members[name]) as stream:
                 array: np.ndarray[Any, Any] = np.lib.format.read_array(stream, allow_pickle=False)
-                # The checksum is compared at the end of the member, which NumPy need not reach.
+                # The checksum is compared at the end of the member, which NumPy may not reach.
                 stream.read()
-        except _DAMAGES as error:
+        except _READ_ERRORS as error:
             raise self._damage(f"the array {name!r} cannot be read", error) from error
         return array
 
@@ -188,4 +187,4 @@ class NpzReader(StoredValues):
         return len(self._members)
 
     def _damage(self, what: str, why: object) -> CheckpointError:
-        return CheckpointError(f"{self.source}: {what}: {why}. Write the file anew, or give another one.")
+        return CheckpointError(f"{self.source}: {what}: {why}. Write the file again, or use another one.")

@@ -1,4 +1,4 @@
-"""Variables of a checkpoint: copied out of a session in one consistent picture, written, and given back."""
+"""Variables of a checkpoint: copied from a session as a consistent snapshot, written, read and assigned."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tpk.tf_internals import CallableOptions, make_callable, slice_info
 
 @attrs.frozen(eq=False)
 class Snapshot:
-    """The values that variables had at one moment.
+    """The values of variables at one moment.
 
     Attributes:
         variables: the variables.
-        values: an array each.
+        values: an array for each variable.
     """
 
     variables: Sequence[Any]
@@ -28,10 +28,10 @@ class Snapshot:
 
 
 def take_snapshot(sess: Any, variables: Sequence[Any]) -> Snapshot:
-    """Return the values of variables, which nothing that the session does later can change.
+    """Return a copy of the values of variables, which later runs of the session do not change.
 
     Args:
-        sess: the raw session, in which nothing runs at the moment.
+        sess: the raw session; nothing may be running in it.
         variables: variables of its graph.
     """
     # `Session.run` copies what it returns.
@@ -41,8 +41,8 @@ def take_snapshot(sess: Any, variables: Sequence[Any]) -> Snapshot:
 class VariableWriter:
     """Writes snapshots in the format of `tf.compat.v1.train.Saver`.
 
-    It has a graph and a session of its own, on the CPU and with threads of its own: so it needs nothing of the graph
-    that is trained, which may be finalized, and a write in another thread and the steps do not wait for each other.
+    It has a separate graph, session and threads, on the CPU. So the graph of the training may be finalized, and a write
+    in another thread does not block the steps, nor they the write.
     """
 
     def __init__(self) -> None:
@@ -53,11 +53,11 @@ class VariableWriter:
         """Write to ``<prefix>.index`` and ``<prefix>.data-00000-of-00001``.
 
         Args:
-            prefix: what the files begin with.
-            snapshot: the values; those of the same variables each time.
+            prefix: the start of the file names.
+            snapshot: the values; of the same variables in each call.
 
         Raises:
-            tf.errors.OpError: if they cannot be written.
+            tf.errors.OpError: if the files cannot be written.
         """
         if self._save is None:
             self._prepare(snapshot.variables)
@@ -86,15 +86,15 @@ class VariableWriter:
         )
         self._sess = tf.compat.v1.Session(graph=graph, config=config)
         options = CallableOptions(feed=[path.name, *(tensor.name for tensor in tensors)], target=[save.name])
-        # Unlike `Session.run`, it words an error without the stack of whoever built the op.
+        # Unlike `Session.run`, its errors do not include the stack trace of the creation of the op.
         self._save = make_callable(self._sess, options)
 
 
 def read_variables(prefix: str, variables: Sequence[Any]) -> dict[str, np.ndarray]:
-    """Return the values that a checkpoint has for those of `variables` that it holds, by their names in the graph.
+    """Return the values of `variables` in a checkpoint, by their names in the graph; missing ones are left out.
 
     Raises:
-        CheckpointError: if its files cannot be read.
+        CheckpointError: if the files cannot be read.
     """
     stored = CheckpointReader(prefix)
     return {
@@ -105,7 +105,7 @@ def read_variables(prefix: str, variables: Sequence[Any]) -> dict[str, np.ndarra
 
 
 def assign_by_name(sess: Any, values: Mapping[str, np.ndarray], variables: Sequence[Any]) -> None:
-    """Give those of `variables` that `values` names their values.
+    """Assign `values`, by name, to those of `variables` that they include.
 
     Raises:
         CheckpointError: if a shape does not fit.
@@ -117,13 +117,13 @@ def assign_by_name(sess: Any, values: Mapping[str, np.ndarray], variables: Seque
 
 
 def saved_name(variable: Any) -> str:
-    """Return the name under which a checkpoint holds a variable: that of the whole, if it is a part of one."""
+    """Return the name of a variable in a checkpoint; a part of a partitioned variable has the name of the whole."""
     info = slice_info(variable)
     return variable_name(variable) if info is None else str(info.full_name)
 
 
 def saved_part(variable: Any) -> tuple[slice, ...]:
-    """Return the index of what is the variable's of the value that a checkpoint has under its `saved_name`."""
+    """Return the index of the variable's part in the value that a checkpoint stores under its `saved_name`."""
     info = slice_info(variable)
     if info is None:
         return ()

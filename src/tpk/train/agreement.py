@@ -1,4 +1,4 @@
-"""Agreement of the processes of a training: that they train the same, and at which moments they stop and save."""
+"""Agreement between the processes of a training: on what they train, and when they stop and save."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from tpk.graph.variables import saveable_variables, variable_name
 from tpk.plugin import Callback, get_catalog, hookimpl
 from tpk.train.epoch import batch_of
 from tpk.train.resume.checkpoints import Checkpoints
-from tpk.train.resume.state import describe, take_own_state
+from tpk.train.resume.state import take_own_state
+from tpk.train.run.description import shared_facts
 
 if TYPE_CHECKING:
     from tpk.input_source.base import InputSource
@@ -30,18 +31,18 @@ _SHOWN = 5
 
 
 def check_agreement(trainer: TrainerProtocol) -> None:
-    """Make sure that all processes are about to train the same in the same way.
+    """Check that all processes are about to train the same model in the same way.
 
-    Called when the graph is complete, before anything is run in which all of them take part.
+    Called when the graph is complete, before the first collective operation.
 
     Raises:
-        MismatchError: in every process, if they differ; it says which of them differ, and in what.
+        MismatchError: in every process, if they differ; the message lists the processes and the differences.
     """
-    _check_same(trainer, "what all processes must have in common", _common_facts(trainer))
+    _check_same(trainer, "the facts that all processes must share", _common_facts(trainer))
 
 
 def check_data_agreement(trainer: TrainerProtocol, source: InputSource) -> None:
-    """Make sure that all processes have the same data, if the strategy divides it among them.
+    """Check that all processes have the same data, if the strategy divides it among them.
 
     Args:
         trainer: the trainer.
@@ -70,17 +71,17 @@ def _check_same(trainer: TrainerProtocol, what: str, facts: Mapping[str, str]) -
 
 
 def make_checkpoints(trainer: TrainerProtocol) -> Checkpoints:
-    """Return what takes the checkpoints of a training, in one process or in several."""
+    """Return the object that takes the checkpoints of a training, for one process or several."""
     return Checkpoints(trainer) if trainer.strategy.world_size == 1 else AgreedCheckpoints(trainer)
 
 
 class AgreedCheckpoints(Checkpoints):
-    """The checkpoints of a training of several processes, and its end, at moments upon which all of them agree.
+    """Takes checkpoints of, and ends, a training of several processes, in steps on which all of them agree.
 
-    The processes meet at the end of each epoch, and within it about once in a second, after a step of which the chief
-    has told at the meeting before. There a stop that any of them has been asked for becomes one of all, and a
-    checkpoint that the chief's savers have asked for is taken, with the position in the data that each process has.
-    So within an epoch, both come up to a second later than they were asked for.
+    The processes meet at the end of each epoch, and within it about once per second, after a number of steps that the
+    chief has set at the previous meeting. If any of them has been asked to stop, all stop there. If a saver of the
+    chief has requested a checkpoint, it is taken there, with the position of each process in its data. So within an
+    epoch, both may happen up to a second after the request.
 
     Args:
         trainer: the trainer.
@@ -98,48 +99,48 @@ class AgreedCheckpoints(Checkpoints):
 
     @property
     def signum_of_stop(self) -> int | None:
-        """The number of the signal upon which all have agreed; one that comes later to one of them changes nothing."""
+        """The number of the signal on which all processes have agreed; later signals are ignored."""
         return self._signum
 
     def stop_condition(self) -> Callable[[], bool]:
-        """Return what tells whether all processes have agreed to stop."""
+        """Return a function that says whether all processes have agreed to stop."""
         return lambda: self._is_agreed
 
     def save_now(self) -> Path | None:
-        """Save a checkpoint of this moment, and wait until it is on disk; all processes do so together."""
+        """Save a checkpoint of this moment, and wait until it is on disk; called in all processes."""
         self._gather_states()
         path = super().save_now() if self.trainer.is_chief else None
-        # Nobody leaves before the chief has read the variables.
+        # No process may leave before the chief has read the variables.
         self.trainer.strategy.process_group.barrier("the last checkpoint")
         return path
 
     @hookimpl(trylast=True)
     def before_epoch(self, trainer: TrainerProtocol) -> None:
-        """Meet the other processes: one of them may have been asked to end before the first step."""
-        self._meet_requests()
+        """Meet the other processes: one of them may have been asked to stop before the first step."""
+        self._serve_requests()
 
     @hookimpl(trylast=True)
     def trigger_step(self, trainer: TrainerProtocol) -> None:
         """Meet the other processes, if it is time."""
         self._steps_since += 1
         if self._steps_since >= self._pace:
-            self._meet_requests()
+            self._serve_requests()
 
     @hookimpl(tryfirst=True)
     def after_train(self, trainer: TrainerProtocol) -> None:
-        """Meet the other processes a last time, if the training ends in good order.
+        """Meet the other processes a last time, if the training ends normally.
 
         Raises:
-            PeerError: if it does not end for the others.
+            PeerError: if the training does not end in the other processes.
         """
         try:
             super().after_train(trainer)
         except PeerError as error:
             add_note(
                 error,
-                f"the training of this process, rank {trainer.strategy.process_group.rank}, had come to its end: "
-                f"{trainer.loop.ended_by}. "
-                "All processes have to end in the same step: give each as much data, or data without an end.",
+                f"the training of this process, rank {trainer.strategy.process_group.rank}, had ended: "
+                f"{trainer.loop.ended_by}. All processes must end in the same step: give all of them the same amount "
+                "of data, or infinite data.",
             )
             raise
 
@@ -147,8 +148,7 @@ class AgreedCheckpoints(Checkpoints):
     def _takes_part_in_steps(self) -> bool:
         return True
 
-    def _meet_requests(self) -> None:
-        """Tell the others, and hear from them, what is wanted; do it."""
+    def _serve_requests(self) -> None:
         trainer = self.trainer
         mine = {
             "pace": self._next_pace(),
@@ -160,29 +160,29 @@ class AgreedCheckpoints(Checkpoints):
             f"the meeting after epoch {trainer.epoch_num}, step {trainer.local_step}, with "
             f"steps_per_epoch={trainer.loop.steps_per_epoch}"
         )
-        wishes = trainer.strategy.process_group.gather_object(where, mine)
-        self._pace, self._steps_since = wishes[0]["pace"], 0
-        stops = [(rank, wish) for rank, wish in enumerate(wishes) if wish["stop"] is not None]
+        requests = trainer.strategy.process_group.gather_object(where, mine)
+        self._pace, self._steps_since = requests[0]["pace"], 0
+        stops = [(rank, request) for rank, request in enumerate(requests) if request["stop"] is not None]
         if stops and not self._is_agreed:
-            # A signal counts for more than what else asks for the end.
+            # Signals take precedence over other reasons to stop.
             self._agree_to_stop(*max(stops, key=lambda stop: stop[1]["signum"] is not None))
-        if wishes[0]["saves"]:
+        if requests[0]["saves"]:
             self._gather_states()
             self._take()
         self._met_at = self._clock()
 
     def _next_pace(self) -> int:
-        """Return after how many steps to meet again: those of the time between two, at most twice as many as last."""
+        """Return the number of steps until the next meeting: at most twice as many as before the last one."""
         elapsed = max(self._clock() - self._met_at, 1e-6)
         in_time = int(self._steps_since * self.trainer.strategy.seconds_between_meetings / elapsed)
         return max(1, min(in_time, 2 * self._pace, _MOST_STEPS_BETWEEN_MEETINGS))
 
-    def _agree_to_stop(self, rank: int, wish: Mapping[str, Any]) -> None:
+    def _agree_to_stop(self, rank: int, request: Mapping[str, Any]) -> None:
         self._is_agreed = True
         trainer = self.trainer
         if rank != trainer.strategy.process_group.rank:
-            trainer.request_stop(f"rank {rank} is to end: {wish['stop']}")
-        self._signum = wish["signum"]
+            trainer.request_stop(f"rank {rank} stops: {request['stop']}")
+        self._signum = request["signum"]
         if self._signum is not None and trainer.loop.stop.signum is None:
             trainer.loop.stop.set_by_signal(self._signum)
 
@@ -194,14 +194,14 @@ class AgreedCheckpoints(Checkpoints):
 
 
 def _common_facts(trainer: TrainerProtocol) -> dict[str, str]:
-    described = {name: value for name, value in describe(trainer).items() if name != "num_replicas"}
+    shared = {name: value for name, value in shared_facts(trainer).items() if name != "num_replicas"}
     plugins = trainer.hooks.plugins.values()
     everywhere = [plugin for plugin in plugins if isinstance(plugin, Callback) and not plugin.chief_only]
     return {
         "tpk": __version__,
         "TensorFlow": tf.__version__,
         "Python": ".".join(platform.python_version_tuple()[:2]),
-        **{name: str(value) for name, value in described.items()},
+        **{name: str(value) for name, value in shared.items()},
         "steps_per_epoch": str(trainer.loop.steps_per_epoch),
         "starting_epoch": str(trainer.loop.starting_epoch),
         "max_epoch": str(trainer.loop.max_epoch),

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tpk.callbacks.statistics.followed import statistic_followers
 from tpk.errors import ConfigError, TrainerStateError
 from tpk.graph.determinism import warn_of_stateful_random_ops
 from tpk.graph.reports.overview import log_model_overview
@@ -20,10 +18,10 @@ _RUN_ONE_OP = ("tpk.train.trainer", "tpk.train.multi_objective")
 
 
 def check_steps_per_run(trainer: TrainerProtocol) -> None:
-    """Check that a run of the session can make `steps_per_run` steps.
+    """Check that one run of the session can make `steps_per_run` steps.
 
     Raises:
-        ConfigError: if the trainer, its strategy or its input can make only one step in a run.
+        ConfigError: if the trainer, its strategy or its input source can make only one step in a run.
     """
     steps = trainer.loop.steps_per_run
     if steps == 1:
@@ -32,8 +30,8 @@ def check_steps_per_run(trainer: TrainerProtocol) -> None:
     what = f"steps_per_run={steps}"
     if kind.run_step.__module__ not in _RUN_ONE_OP:
         raise ConfigError(
-            f"{what}: {kind.__name__} has a run_step of its own, which runs once a step. Leave steps_per_run out, or "
-            "make the step one train_op, and run_step that of the base class."
+            f"{what}: {kind.__name__} overrides run_step, which makes one step. Leave steps_per_run out, or do not "
+            "override run_step, and set train_op."
         )
     if len(trainer.train_ops) != 1:
         raise ConfigError(
@@ -42,27 +40,23 @@ def check_steps_per_run(trainer: TrainerProtocol) -> None:
         )
     if not trainer.strategy.repeats_steps:
         raise ConfigError(
-            f"{what}: {type(trainer.strategy).__name__} does in each step what cannot be part of a loop in the graph. "
-            "Leave steps_per_run out, or take 'single', 'replicated', 'parameter_server', 'collective' or 'horovod'."
+            f"{what}: {type(trainer.strategy).__name__} has work in each step that cannot be part of a loop in the "
+            "graph. Leave steps_per_run out, or use 'single', 'replicated', 'parameter_server', 'collective' or "
+            "'horovod'."
         )
     source = trainer.input_source
     if source is not None and source.is_fed:
         raise ConfigError(
-            f"{what}: {type(source).__name__} feeds the data of one step with each run. Take an input that is in the "
-            "graph, such as data=tpk.QueueInput(flow)."
+            f"{what}: {type(source).__name__} feeds the data of one step with each run. Use an input in the graph, "
+            "such as data=tpk.QueueInput(flow)."
         )
 
 
-def followed_statistics(plugins: Sequence[Any]) -> list[str]:
-    """Return the names of the statistics that some of the plugins follow."""
-    return [follower.statistic.name for follower in statistic_followers(plugins)]
-
-
 def check_graph(trainer: TrainerProtocol) -> None:
-    """Check that the train ops belong to the complete graph; log its variables and random ops that are not seeded.
+    """Check that the train ops belong to the graph, which is complete. Log its variables and unseeded random ops.
 
     Raises:
-        TrainerStateError: if a train op cannot be run in the graph.
+        TrainerStateError: if the graph cannot run a train op.
     """
     for train_op in trainer.train_ops:
         for leaf in tf.nest.flatten(train_op):
@@ -74,10 +68,10 @@ def check_graph(trainer: TrainerProtocol) -> None:
 
 
 def _problem_of(fetch: Any, graph: Any) -> str | None:
-    where = "Make it, and the variables that it needs, under `with self.graph.as_default():`."
+    where = "Create it, and its variables, under `with self.graph.as_default():`."
     tensor = getattr(fetch, "handle", fetch)
     if isinstance(tensor, tf.Tensor) and not tf.is_symbolic_tensor(tensor):
-        return f"{type(fetch).__name__} that TensorFlow has executed already, outside of the trainer's graph. {where}"
+        return f"an eager {type(fetch).__name__}, which is not in the trainer's graph. {where}"
     if callable(fetch) and not isinstance(fetch, tf.Tensor | tf.Variable):
         return f"the function {fetch!r}; expected an op or tensors. Override run_step() to call a function."
     try:

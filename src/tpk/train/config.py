@@ -40,11 +40,11 @@ SPELLINGS = {
     "random_seed": "write seed.",
     "trainer": "give it to the launcher, as in tpk.launch_train_with_config(config, 'SimpleTrainer').",
 }
-"""Names that other systems have for options of a `TrainConfig`, and what to write instead."""
+"""Names of options in other systems, and what to write in a `TrainConfig` instead."""
 
 
 def _checked(check: Callable[..., Any]) -> Callable[..., None]:
-    """Return a validator of attrs as one that raises `ConfigError`."""
+    """Return a validator that raises `ConfigError` where `check`, a validator of attrs, raises other errors."""
 
     def validate(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
         try:
@@ -56,32 +56,17 @@ def _checked(check: Callable[..., Any]) -> Callable[..., None]:
     return validate
 
 
+def _count(name: str, minimum: int, default: int | None = None) -> Any:
+    """Return an attribute that is a whole number, or None if that is the default."""
+
+    def convert(value: Any) -> int | None:
+        return None if value is default is None else as_count(f"TrainConfig({name}={value!r})", value, minimum)
+
+    return attrs.field(default=default, converter=convert)
+
+
 def _as_callbacks(value: Plugins | None) -> Plugins:
     return () if value is None else value
-
-
-def _as_starting_epoch(value: Any) -> int:
-    return as_count(f"TrainConfig(starting_epoch={value!r})", value, 1)
-
-
-def _as_steps_per_epoch(value: Any) -> int | None:
-    return None if value is None else as_count(f"TrainConfig(steps_per_epoch={value!r})", value, 0)
-
-
-def _as_max_epoch(value: Any) -> int:
-    return as_count(f"TrainConfig(max_epoch={value!r})", value, 0)
-
-
-def _as_steps_per_run(value: Any) -> int | None:
-    return None if value is None else as_count(f"TrainConfig(steps_per_run={value!r})", value, 1)
-
-
-def _as_overfit_batches(value: Any) -> int | None:
-    return None if value is None else as_count(f"TrainConfig(overfit_batches={value!r})", value, 1)
-
-
-def _as_seed(value: Any) -> int | None:
-    return None if value is None else as_count(f"TrainConfig(seed={value!r})", value, 0)
 
 
 def _check_creator(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
@@ -95,10 +80,10 @@ def _check_list(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any
 
 
 def _is_named(attribute: attrs.Attribute[Any], value: Any) -> bool:
-    """Whether a value is given as ``"module:attr"``, to be created when the run starts.
+    """Return whether a value is given as ``"module:attr"``, to be created when the run starts.
 
     Raises:
-        ConfigError: if it is a name of another form.
+        ConfigError: if it is another string.
     """
     name = value.name if isinstance(value, Use) else value
     if not isinstance(name, str):
@@ -151,7 +136,7 @@ class TrainConfig:
 
     Attributes:
         model: the model.
-        dataflow: any iterable of datapoints. The trainer chooses how it enters the graph.
+        dataflow: any iterable of datapoints. The trainer chooses its input source.
         data: an `InputSource`, instead of `dataflow`.
         callbacks: called during the training; None for none.
         extra_callbacks: called after `callbacks`; None for the defaults: `MovingAverageSummary`, `EpochMeans`,
@@ -172,12 +157,12 @@ class TrainConfig:
         max_epoch: the number of the last epoch.
         steps_per_run: the number of steps in one run of the session, for small models whose steps cost less than a
             call of TensorFlow; see `tpk.session.many_steps`. None leaves it to the trainer.
-        overfit_batches: train on this many first batches of the data again and again. A correct model learns them by
-            heart. They are the batches of all processes together, so there must be at least one for each process.
-            Evaluations have their own data. (Without a config, use ``tpk.CacheData(tpk.FixedSizeData(flow, k))``.)
+        overfit_batches: train only on this many first batches of the data, as a test: a correct model memorizes them.
+            This is the number for all processes together, so it must be at least the number of processes. Evaluations
+            have their own data. (Without a config, use ``tpk.CacheData(tpk.FixedSizeData(flow, k))``.)
         run_dir: the directory for the files of the run; None for ``runs/<script>/<timestamp>``.
-        resume: ``"auto"`` resumes from the newest complete checkpoint in `run_dir`, and starts from the beginning if
-            there is none; ``"must"`` makes that an error; ``"never"`` requires a `run_dir` without a run.
+        resume: ``"auto"`` resumes from the newest complete checkpoint in `run_dir`, or starts from the beginning if
+            there is none; ``"must"`` raises an error instead; ``"never"`` requires a `run_dir` without a run.
         seed: the random seed of the graph, of the data unless it has its own, and of the global generators of Python
             and NumPy. Two runs with the same seed give the same bits; `tpk.graph.determinism` lists the exceptions.
             None for a different seed in each run. A flow object that was iterated before continues from there, so
@@ -186,8 +171,8 @@ class TrainConfig:
             error; see `tpk.graph.determinism`. It needs a seed.
 
     Raises:
-        ConfigError: if a value is invalid, or an option has the name that another system gives it (this is also a
-            `TypeError`). The message names the option, and what to write.
+        ConfigError: if a value is invalid, or an option has its name from another system (this is also a `TypeError`).
+            The message names the option, and what to write.
 
     Example:
         ```python
@@ -206,16 +191,16 @@ class TrainConfig:
     session_creator: Any = attrs.field(default=None, validator=_check_creator)
     session_config: Any = None
     session_init: Any = None
-    starting_epoch: int = attrs.field(default=1, converter=_as_starting_epoch)
-    steps_per_epoch: int | None = attrs.field(default=None, converter=_as_steps_per_epoch)
-    max_epoch: int = attrs.field(default=FOREVER, converter=_as_max_epoch)
-    steps_per_run: int | None = attrs.field(default=None, converter=_as_steps_per_run)
-    overfit_batches: int | None = attrs.field(default=None, converter=_as_overfit_batches)
+    starting_epoch: int = _count("starting_epoch", 1, default=1)
+    steps_per_epoch: int | None = _count("steps_per_epoch", 0)
+    max_epoch: int = _count("max_epoch", 0, default=FOREVER)
+    steps_per_run: int | None = _count("steps_per_run", 1)
+    overfit_batches: int | None = _count("overfit_batches", 1)
     run_dir: str | os.PathLike[str] | None = attrs.field(
         default=None, validator=_checked(validators.optional(validators.instance_of((str, os.PathLike))))
     )
     resume: str = attrs.field(default="never", validator=_checked(validators.in_(RESUME)))
-    seed: int | None = attrs.field(default=None, converter=_as_seed)
+    seed: int | None = _count("seed", 0)
     deterministic: bool = attrs.field(default=False, validator=_checked(validators.instance_of(bool)))
 
     def __attrs_post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Epoch of a training: how many steps it has, and how much of the data that is."""
+"""The epochs of a training: the number of steps, and their share of the data."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _TIMES = " \u00d7 "
 
 
 def steps_of_one_pass(trainer: TrainerProtocol) -> int:
-    """Return how many steps one pass over the data has, if each step takes a datapoint for each tower of each process.
+    """Return the number of steps in one pass over the data, if each tower of each process takes a datapoint per step.
 
     Datapoints that are too few for another step are used in the next epoch. All processes have the same number of
     steps: the process with the least data determines it.
 
     Raises:
-        ConfigError: if the data does not know its length.
+        ConfigError: if the length of the data is unknown.
     """
     source = trainer.input_source
     sizes = trainer.strategy.process_group.gather_object(
@@ -34,14 +34,14 @@ def steps_of_one_pass(trainer: TrainerProtocol) -> int:
     )
     if not all(sizes):
         raise ConfigError(
-            f"the data ({type(source).__name__}) does not know its length, so an epoch has no natural end. Give "
+            f"the data ({type(source).__name__}) does not know its length, so the length of an epoch is unknown. Give "
             "steps_per_epoch."
         )
     return max(int(min(sizes)) // trainer.strategy.num_replicas, 1)
 
 
 def describe_epoch(trainer: TrainerProtocol) -> str:
-    """Return a description of an epoch: its steps, towers and batches, its part of the data, and the devices."""
+    """Return a description of an epoch: its steps, towers and batches, its share of the data, and the devices."""
     strategy, source = trainer.strategy, trainer.input_source
     factors = [format_count(trainer.loop.steps_per_epoch, "step")]
     if strategy.num_replicas > 1:
@@ -67,7 +67,7 @@ def _describe_passes(trainer: TrainerProtocol, size: int | None, datapoints: int
     if not size or not trainer.loop.steps_per_epoch:
         return ""
     taken, world_size = trainer.loop.steps_per_epoch * trainer.strategy.num_replicas, trainer.strategy.world_size
-    # There may be too few datapoints left for a last step of all towers.
+    # Datapoints that are too few for a last step of all towers may be left.
     is_one = taken <= size < taken + trainer.strategy.num_replicas
     passes = "one pass" if is_one else f"{taken / size:.3g} passes"
     about = "" if world_size == 1 else "about "
@@ -75,10 +75,10 @@ def _describe_passes(trainer: TrainerProtocol, size: int | None, datapoints: int
 
 
 def as_count(what: str, value: Any, minimum: int) -> int:
-    """Return a count of steps or epochs as an `int`: a whole number of any type, such as NumPy's, also a whole float.
+    """Return a number of steps or epochs as an `int`. It may be a whole number of any type, including floats.
 
     Raises:
-        ConfigError: if it is not a count, or less than `minimum`; the message begins with `what`.
+        ConfigError: if it is not a whole number, or less than `minimum`; the message begins with `what`.
     """
     try:
         is_whole_float = not isinstance(value, bool) and float(value).is_integer()
@@ -91,12 +91,12 @@ def as_count(what: str, value: Any, minimum: int) -> int:
 
 
 def batch_of(source: InputSource) -> tuple[int | None, int | None]:
-    """Return the batch size of the data, if something makes batches of it, and of how many datapoints."""
+    """Return the batch size of the data and the number of datapoints that are batched; None for what is unknown."""
     stage: Any = source
     while stage is not None:
-        beneath = next((getattr(stage, name) for name in ("source", "flow") if hasattr(stage, name)), None)
+        inner = next((getattr(stage, name) for name in ("source", "flow") if hasattr(stage, name)), None)
         batch_size = getattr(stage, "batch_size", None)
         if isinstance(batch_size, int):
-            return batch_size, None if beneath is None else flow_length(beneath)
-        stage = beneath
+            return batch_size, None if inner is None else flow_length(inner)
+        stage = inner
     return None, None

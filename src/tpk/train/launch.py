@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from contextvars import ContextVar
 from functools import partial
@@ -14,31 +13,32 @@ from tpk.errors import ConfigError, PluginError, UnknownPluginError, without_fra
 from tpk.plugin.builtins import not_installed
 from tpk.plugin.catalog import get_catalog
 from tpk.plugin.creation import Use
+from tpk.text import nearest
 from tpk.train.config import TrainConfig
 from tpk.train.run_file.write import run_data, run_file_text
 from tpk.train.tower_trainer import SingleCostTrainer, TowerTrainer
-from tpk.train.trainer import DEFAULT_MONITORS, Trainer, default_callbacks
+from tpk.train.trainer import Trainer, default_callbacks
 
 imported_for: ContextVar[str] = ContextVar("imported_for", default="")
 """The run file whose modules are imported at the moment; empty if none is."""
 
 
 def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer") -> TowerTrainer:
-    """Train as `config` says, and return the trainer.
+    """Train a model as described by `config`, and return the trainer.
 
-    Everything that has a name is resolved before the first op is built, and before any other process is met.
+    All names are resolved before the first op is built, and before any other process is met.
 
     Args:
         config: the run.
-        trainer: who trains, as `make_trainer` takes it: a `TowerTrainer` whose ``setup_graph`` takes what a config has
-            (input signature, input source, a function that returns the cost, one that returns the optimizer), such as
-            any `SingleCostTrainer`.
+        trainer: the trainer, as for `make_trainer`: a `TowerTrainer` whose ``setup_graph`` takes the four parts of a
+            config (input signature, input source, a function that returns the cost, one that returns the optimizer),
+            such as any `SingleCostTrainer`.
 
     Returns:
-        The trainer, which has trained: its `history` holds the statistics, its `run_dir` is where the checkpoints are.
+        The trainer after the training: its `history` has the statistics, its `run_dir` the checkpoints.
 
     Raises:
-        ConfigError: if something in the config is missing or contradictory, or the trainer needs something else.
+        ConfigError: if something in the config is missing or contradictory, or the trainer needs other arguments.
         PluginError: if something that it names cannot be used.
 
     Example:
@@ -48,7 +48,7 @@ def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer"
         tpk.launch_train_with_config(config, tpk.use("single", devices=["/cpu:0"]))
         ```
 
-        In a notebook, make the trainer first: its history is there after an interruption, too.
+        In a notebook, make the trainer first, so that you have its history after an interruption, too.
 
         ```python
         trainer = tpk.make_trainer("SimpleTrainer")
@@ -57,29 +57,29 @@ def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer"
     """
     if not isinstance(config, TrainConfig):
         raise ConfigError(
-            f"launch_train_with_config got a {type(config).__name__} in place of a tpk.TrainConfig. Write "
+            f"launch_train_with_config got a {type(config).__name__} instead of a tpk.TrainConfig. Write "
             "tpk.launch_train_with_config(tpk.TrainConfig(model=..., dataflow=...), 'SimpleTrainer')."
         )
     if imported_for.get():
         raise ConfigError(
-            f"this would train while it is imported, because {imported_for.get()} names something in it. Put what "
-            "trains under `if __name__ == '__main__':`."
+            f"this module would train while it is imported, because {imported_for.get()} names an object in it. Put "
+            "the call that trains under `if __name__ == '__main__':`."
         )
-    data = run_data(config, trainer)  # As it was given: plugins may change it, and will do so when it is repeated.
+    data = run_data(config, trainer)  # Before plugins change it: they will do so again when the run is repeated.
     runner = _check_can_run(make_trainer(trainer))
     runner.hooks.autoload()
     config = _made(config)
     runner.hooks.hook.tpk_configure(config=config)
     extra = default_callbacks(runner.hooks, config) if config.extra_callbacks is None else config.extra_callbacks
-    monitors = DEFAULT_MONITORS if config.monitors is None else config.monitors
     if config.steps_per_run is not None:
         runner.loop.steps_per_run = config.steps_per_run
     try:
         runner.train_with_defaults(
             build=partial(_build, config, runner),
-            callbacks=[*config.callbacks, *extra],
-            extra_callbacks=(),
-            monitors=[*monitors, *config.extra_monitors],
+            callbacks=config.callbacks,
+            extra_callbacks=extra,
+            monitors=config.monitors,
+            extra_monitors=config.extra_monitors,
             session_creator=config.session_creator,
             session_config=config.session_config,
             session_init=config.session_init,
@@ -99,16 +99,16 @@ def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer"
 
 
 def make_trainer(trainer: Any, /, **options: Any) -> Trainer:
-    """Return the trainer that a name or a class means.
+    """Return a trainer by its name or class.
 
     Args:
-        trainer: the name of a trainer (``tpk plugins --kind trainer`` lists them), ``"module:attr"``, a class,
-            `tpk.use(name, **options)`, or the name of a **strategy**, which means a `SingleCostTrainer` with it; or a
-            trainer, which is returned as it is.
+        trainer: the name of a trainer (``tpk plugins --kind trainer`` lists them), ``"module:attr"``, a class, or
+            `tpk.use(name, **options)`; the name of a **strategy**, for a `SingleCostTrainer` with this strategy; or a
+            trainer, which is returned unchanged.
         options: the keyword arguments of the trainer, or of the strategy.
 
     Raises:
-        PluginError: if it means no trainer, or cannot be used.
+        PluginError: if it is not a trainer, or cannot be used.
 
     Example:
         ```python
@@ -123,7 +123,7 @@ def make_trainer(trainer: Any, /, **options: Any) -> Trainer:
         named = Use(trainer) if isinstance(trainer, str) else trainer
         trainer = Use(named.name, {**named.options, **options})
     elif options:
-        raise PluginError(f"{trainer!r} is a trainer already, and takes no options: {options}")
+        raise PluginError(f"{trainer!r} is already a trainer, and takes no options: {options}")
     if isinstance(trainer, str | Use) and names_strategy(trainer if isinstance(trainer, str) else trainer.name):
         return SingleCostTrainer(strategy=trainer)
     return _check_trainer(get_catalog().resolve("trainer", trainer))
@@ -131,51 +131,49 @@ def make_trainer(trainer: Any, /, **options: Any) -> Trainer:
 
 def _check_trainer(trainer: Any) -> Trainer:
     if not isinstance(trainer, Trainer):
-        raise PluginError(f"{trainer!r} is no trainer: expected a tpk.Trainer, or what leads to one.")
+        raise PluginError(f"{trainer!r} is not a trainer: expected a tpk.Trainer, or its class or name.")
     return trainer
 
 
 def _check_can_run(trainer: Trainer) -> TowerTrainer:
-    """Return the trainer, if a config describes all that its graph needs.
+    """Return the trainer after checking that a config has all arguments of its `setup_graph`.
 
     Raises:
-        ConfigError: if not; the message says what the trainer needs.
+        ConfigError: if not; the message has the arguments.
     """
     kind = type(trainer).__name__
     if not isinstance(trainer, TowerTrainer) or type(trainer).setup_graph is TowerTrainer.setup_graph:
         raise ConfigError(
-            f"a TrainConfig describes a single-cost model, and {kind} builds no towers of one. Get it by "
-            "tpk.make_trainer(...), and call its own train()."
+            f"a TrainConfig describes a single-cost model, but {kind} has no setup_graph for one. Create it with "
+            "tpk.make_trainer(...), and call its train()."
         )
     signature = inspect.signature(trainer.setup_graph)
     try:
         signature.bind(input_signature=None, input_source=None, get_cost=None, get_optimizer=None)
     except TypeError as error:
         raise ConfigError(
-            f"a TrainConfig describes a single-cost model, but {kind} needs more: {kind}.setup_graph{signature}. Get "
-            "it by tpk.make_trainer(...), call that, and then train()."
+            f"a TrainConfig describes a single-cost model, but {kind} needs more: {kind}.setup_graph{signature}. "
+            "Create it with tpk.make_trainer(...), call setup_graph, and then train()."
         ) from error
     return trainer
 
 
 def _made(config: TrainConfig) -> TrainConfig:
     """Return a config with its names replaced by objects, except the names of plugins."""
-    catalog, made = get_catalog(), {}
-    for name in ("model", "dataflow", "data"):
+    made = {}
+    for name in ("model", "dataflow", "data", "session_creator", "session_init"):
         value = getattr(config, name)
-        if isinstance(value, str | Use):
-            made[name] = catalog.make(Use(value) if isinstance(value, str) else value)
-    for name in ("session_creator", "session_init"):
-        value = getattr(config, name)
+        if isinstance(value, str) and name != "session_init":  # There, a string is the path of a checkpoint.
+            value = Use(value)
         if isinstance(value, Use):
-            made[name] = catalog.make(value)
+            made[name] = get_catalog().make(value)
     return attrs.evolve(config, **made) if made else config
 
 
 def _build(config: TrainConfig, runner: TowerTrainer) -> None:
     """Build the graph of a config, from its model and its data."""
     model: Any = config.model
-    # Not `config.dataflow or ()`: a flow need not know its length, and an array has no truth.
+    # Not `config.dataflow or ()`: a flow may not know its length, and an array has no truth value.
     dataflow: Any = () if config.dataflow is None else config.dataflow
     source: Any = config.data if config.data is not None else runner.default_input(dataflow)
     if config.overfit_batches is not None:
@@ -191,7 +189,7 @@ def _build(config: TrainConfig, runner: TowerTrainer) -> None:
 
 
 def names_strategy(name: str) -> bool:
-    """Return whether a name given for a trainer is the name of a strategy.
+    """Return whether a name that is given for a trainer is the name of a strategy.
 
     Raises:
         UnknownPluginError: if it is neither a trainer nor a strategy.
@@ -204,10 +202,8 @@ def names_strategy(name: str) -> bool:
     if name not in trainers | strategies:
         if advice := not_installed(name):
             raise UnknownPluginError(advice)
-        nearest = difflib.get_close_matches(name, sorted(trainers | strategies), n=3)
-        meant = f"; did you mean {' or '.join(map(repr, nearest))}?" if nearest else "."
         raise UnknownPluginError(
-            f"no trainer or strategy is called {name!r}{meant} Trainers: {', '.join(sorted(trainers))}. "
-            f"Strategies: {', '.join(sorted(strategies))}."
+            f"no trainer or strategy is called {name!r}.{nearest(name, sorted(trainers | strategies))} Trainers: "
+            f"{', '.join(sorted(trainers))}. Strategies: {', '.join(sorted(strategies))}."
         )
     return name not in trainers

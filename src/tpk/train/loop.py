@@ -14,7 +14,7 @@ from tpk.plugin.progress import Progress, StopRequest
 from tpk.plugin.trainer import FOREVER, TrainerProtocol
 from tpk.train.epoch import as_count, describe_epoch
 from tpk.train.resume.preemption import handling_signals
-from tpk.train.run.report import log_end, log_failure, outcome_logged, signal_message
+from tpk.train.run.report import log_end, log_failure, notes_of, outcome_logged, signal_message
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -184,7 +184,8 @@ class TrainLoop:
                     progress.local_step -= steps
                     self._graph_lags = True
                 if isinstance(error, StopIteration):  # In TensorFlow's `MonitoredSession`, this also ends the training.
-                    raise tf.errors.OutOfRangeError(None, None, _what_ended(error)) from error
+                    message = f"a step has no more data (StopIteration){notes_of(error)}"
+                    raise tf.errors.OutOfRangeError(None, None, message) from error
                 raise
         progress.local_step -= steps
 
@@ -247,7 +248,3 @@ class TrainLoop:
         if failures and self.failure is None:
             self.failure = failures[0]
             raise failures[0]
-
-
-def _what_ended(end: StopIteration) -> str:
-    return "; ".join(("a step has no more data (StopIteration)", *getattr(end, "__notes__", ())))

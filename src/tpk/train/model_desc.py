@@ -1,4 +1,4 @@
-"""A model as a class: its inputs, its graph, its optimizer."""
+"""A model as a class: its inputs, its graph and its optimizer."""
 
 from __future__ import annotations
 

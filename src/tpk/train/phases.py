@@ -1,4 +1,4 @@
-"""The phases of a training: each is entered once and in order, and a failed one releases what the training holds."""
+"""The phases of a training: each is entered once and in order, and a failed one releases all resources."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Phases:
         trainer: the trainer, for messages.
 
     Attributes:
-        resources: what the training holds: files, the session, its place among the other processes. Closed when the
-            training ends or a phase fails, so that other processes need not wait for this one.
+        resources: the resources of the training: files, the session, its membership in the process group. Closed when
+            the training ends or a phase fails, so that other processes do not wait for this one.
     """
 
     def __init__(self, trainer: object) -> None:
@@ -30,7 +30,7 @@ class Phases:
 
     @contextmanager
     def enter(self, phase: str, after: str = "") -> Iterator[None]:
-        """Enter a phase; within the context it is made.
+        """Enter a phase, which runs within the context.
 
         Args:
             phase: the method.
@@ -41,8 +41,8 @@ class Phases:
         """
         if phase in self._entered:
             raise TrainerStateError(
-                f"{phase}() was called already on this {self._trainer}; a trainer trains once. Make a new one, and "
-                "give it session_init=tpk.SaverRestore(<the checkpoint>) to continue from there."
+                f"{phase}() was called already on this {self._trainer}; a trainer trains once. Create a new one, with "
+                "session_init=tpk.SaverRestore(<the checkpoint>) to continue from a checkpoint."
             )
         if after and after not in self._entered:
             raise TrainerStateError(f"{phase}() comes after {after}().")

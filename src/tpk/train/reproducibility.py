@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 def reproducible(
     trainer: TrainerProtocol, seed: int | None, deterministic: bool, *, is_built: bool = True
 ) -> Iterator[None]:
-    """Seed a training; within the context, TensorFlow's ops are deterministic if `deterministic` says so.
+    """Seed a training. Within the context, TensorFlow's ops are deterministic if `deterministic` is set.
 
-    The graph, the global generators of Python and NumPy, and an input that is set up already are seeded.
+    The graph, the global generators of Python and NumPy, and the input source (if there is one already) are seeded.
 
     Args:
         trainer: the trainer, which has met the other processes.
@@ -36,19 +36,19 @@ def reproducible(
         ConfigError: if the graph was built without the seed.
     """
     if deterministic and seed is None:
-        raise ConfigError("deterministic=True needs a seed: without one, no two runs are alike.")
+        raise ConfigError("deterministic=True needs a seed: without one, no two runs are the same.")
     if seed is not None:
         as_count(f"train(seed={seed!r})", seed, 0)
         if is_built and trainer.graph.seed != seed and trainer.graph.get_operations():
             raise ConfigError(
-                f"seed={seed} comes too late for the ops that are in the graph already. Before you build the graph, "
+                f"seed={seed} comes too late for the ops that are already in the graph. Before you build the graph, "
                 f"call tf.compat.v1.set_random_seed({seed}) under `with trainer.graph.as_default():`."
             )
         with trainer.graph.as_default():
             tf.compat.v1.set_random_seed(seed)
         if trainer.input_source is not None:
             trainer.input_source.seed(seed)
-        # Data code draws different numbers in each process; in the first one, those that it would draw alone.
+        # Data code draws different numbers in each process. In the first one, they are the same as in a single process.
         own = seed + trainer.strategy.process_group.rank
         random.seed(own)
         np.random.seed(own % 2**32)
@@ -60,7 +60,7 @@ def check_determinism(trainer: TrainerProtocol) -> None:
     """Check that the towers of a training wait for each other, and that its updates are ordered.
 
     Raises:
-        ConfigError: if not.
+        ConfigError: if they do not.
     """
     if not trainer.strategy.is_reproducible:
         raise ConfigError(

@@ -34,20 +34,20 @@ SETUP_SPELLINGS = {
     "get_cost_fn": "get_cost",
     "get_opt_fn": "get_optimizer",
 }
-"""What graph-mode users call the arguments of ``setup_graph``."""
+"""The arguments of ``setup_graph`` by their names in tensorpack."""
 
 
 class TowerTrainer(Trainer):
-    """A trainer that owns a `TowerFunc`.
+    """A trainer whose model is a `TowerFunc`.
 
-    A subclass sets `tower_func` and builds its training towers, under a `TrainTowerContext` each.
+    A subclass sets `tower_func`, and builds each training tower under a `TrainTowerContext`.
 
     Args:
         strategy: how a step is replicated: an instance, a class, a name, or `tpk.use(name, **options)`.
-        precision: what towers compute in: ``"float32"``, ``"bfloat16"``, or ``"float16"``, which scales the cost. The
-            variables stay ``float32``; see `tpk.graph.tower_options` and `tpk.graph.optimizers.loss_scale`.
+        precision: the dtype in which towers compute: ``"float32"``, ``"bfloat16"``, or ``"float16"``, which scales the
+            cost. Variables stay ``float32``; see `tpk.graph.tower_options` and `tpk.graph.optimizers.loss_scale`.
         xla: whether towers and their gradients are compiled by XLA; see `tpk.graph.tower_options`.
-        steps_per_run: how many steps one run of the session makes; see `tpk.session.many_steps`.
+        steps_per_run: the number of steps in one run of the session; see `tpk.session.many_steps`.
 
     Raises:
         ConfigError: if the precision is unknown, this TensorFlow has no XLA, or `steps_per_run` is not positive.
@@ -100,14 +100,14 @@ class TowerTrainer(Trainer):
         return self._main_tower().inputs
 
     def make_tower_func(self, func: Callable[..., Any], input_signature: Sequence[Any]) -> TowerFunc:
-        """Return `func` as a tower function in the precision of this trainer, compiled if that is wanted.
+        """Return `func` as a tower function in the precision of this trainer, compiled by XLA if `xla` is set.
 
         Args:
             func: takes the input tensors, and returns the cost, or a dict of costs.
             input_signature: a `tf.TensorSpec` for each input.
 
         Raises:
-            InputError, TowerError: if one of the two is not as it should be.
+            InputError, TowerError: if an argument is invalid.
         """
         if callable(func):
             func = in_precision(func, self.precision)
@@ -126,24 +126,24 @@ class TowerTrainer(Trainer):
         objectives: Sequence[Objective],
         groups: Sequence[Sequence[int]] = ((0,),),
     ) -> list[Any]:
-        """Build the training towers and their train ops inside the trainer's graph, as the strategy does it.
+        """Build the training towers and their train ops in the trainer's graph with its strategy.
 
         Args:
             input_signature: a `tf.TensorSpec(shape, dtype, name)` for each input of the model.
-            input_source: where the data comes from.
+            input_source: provides the data.
             func: takes the input tensors, and returns the cost, or a dict of costs.
-            objectives: what is minimized.
-            groups: for each train op, which objectives it minimizes; see `Strategy.build`.
+            objectives: the objectives to minimize.
+            groups: the indices of the objectives that each train op minimizes; see `Strategy.build`.
 
         Returns:
-            The train op of each group; none in a process that only serves the others.
+            The train op of each group; an empty list in a process that only serves others.
 
         Raises:
             TrainerStateError: if towers were built before.
-            InputError, TowerError, ConfigError: if an argument is not as it should be.
+            InputError, TowerError, ConfigError: if an argument is invalid.
         """
         if self._tower_func is not None:
-            raise TrainerStateError(f"the graph of this {type(self).__name__} is set up already. Make a new trainer.")
+            raise TrainerStateError(f"the graph of this {type(self).__name__} is set up already. Create a new trainer.")
         signature = check_signature(input_signature)
         source = check_input_source(input_source)
         self.resolve_plugins()
@@ -151,31 +151,14 @@ class TowerTrainer(Trainer):
         if self.strategy.is_server:
             return []
         with self.phases.enter("setup_graph"):
-            return self._build_towers(signature, source, func, objectives, groups)
-
-    def _build_towers(
-        self,
-        signature: Sequence[Any],
-        source: InputSource,
-        func: Callable[..., Any],
-        objectives: Sequence[Objective],
-        groups: Sequence[Sequence[int]],
-    ) -> list[Any]:
-        if self.strategy.world_size > 1:
-            check_data_agreement(self, source)
-            # Shares of what is shuffled differently in each process would overlap.
-            seed = self.strategy.process_group.broadcast_object("the seed of the data", secrets.randbits(31))
-            if self.graph.seed is None:
-                source.seed(seed)
-        source = self.input_source = self.strategy.prepare_input(source)
-        check_has_data(source)
-        with self.graph.as_default():
-            callbacks = source.setup(signature)
-            self.tower_func = self.make_tower_func(func, signature)
-            # XLA compiles for one device.
-            self.loop.is_compiled = self.xla and self.strategy.num_replicas == self.strategy.world_size == 1
-            with building_for_xla() if self.loop.is_compiled and self.loop.steps_per_run > 1 else nullcontext():
-                ops = self.strategy.build(self.tower_func, source.get_input_tensors, objectives, groups)
+            source = self.input_source = self._prepare_input(source)
+            with self.graph.as_default():
+                callbacks = source.setup(signature)
+                self.tower_func = self.make_tower_func(func, signature)
+                # XLA compiles for one device.
+                self.loop.is_compiled = self.xla and self.strategy.num_replicas == self.strategy.world_size == 1
+                with building_for_xla() if self.loop.is_compiled and self.loop.steps_per_run > 1 else nullcontext():
+                    ops = self.strategy.build(self.tower_func, source.get_input_tensors, objectives, groups)
             if not isinstance(ops, Sequence) or len(ops) != len(groups):
                 raise PluginError(
                     f"{type(self.strategy).__name__}.build returned {ops!r}; expected a list of train ops, one for "
@@ -183,6 +166,18 @@ class TowerTrainer(Trainer):
                 )
             self.register_callback([*callbacks, *self.strategy.callbacks()])
         return list(ops)
+
+    def _prepare_input(self, source: InputSource) -> InputSource:
+        """Let the strategy prepare the input source, which must be the same in all processes."""
+        if self.strategy.world_size > 1:
+            check_data_agreement(self, source)
+            # The shares of data that each process shuffles differently would overlap.
+            seed = self.strategy.process_group.broadcast_object("the seed of the data", secrets.randbits(31))
+            if self.graph.seed is None:
+                source.seed(seed)
+        prepared = self.strategy.prepare_input(source)
+        check_has_data(prepared)
+        return prepared
 
     def scale_loss(self, objective: Objective) -> Objective:
         """Return the objective with a dynamic loss scale if the precision needs one, else as it is."""
@@ -194,8 +189,8 @@ class TowerTrainer(Trainer):
     def default_input(self, dataflow: Iterable[Any]) -> InputSource:
         """Return the input source for a plain dataflow.
 
-        It is a `QueueInput`; in a `StagingInput` if the strategy has towers on GPUs, so that the datapoints of a step
-        are there when it begins. Give a `QueueInput` of your own to have none of that.
+        It is a `QueueInput`, inside a `StagingInput` if the strategy has towers on GPUs, so that datapoints are copied
+        to them ahead of their step. To train without it, create the `QueueInput` yourself.
         """
         self.resolve_plugins()
         source = QueueInput(dataflow)
@@ -208,23 +203,23 @@ class TowerTrainer(Trainer):
         output_names: Sequence[str] | Mapping[str, str],
         device: str | int | None = None,
     ) -> OnlinePredictor:
-        """Return a predictor with the variables of the training, whatever they are when it is called.
+        """Return a predictor that uses the current values of the training's variables in each call.
 
-        The first call with a `device` builds an inference tower there; so call it before the graph is finalized, e.g.
-        in a callback's `setup_graph`.
+        The first call with a `device` builds an inference tower there. So call it before the graph is finalized, for
+        example in a callback's `setup_graph`.
 
         Args:
             input_names: names of inputs in the signature, or of other tensors in the tower.
             output_names: names of tensors in the tower; or a mapping of keys to such names, for results that are dicts
                 with these keys.
-            device: a device string; the number of a training tower, for the device of that one; -1 or ``"cpu"`` for the
-                CPU; None to let TensorFlow place the ops.
+            device: a device string; the index of a training tower, for its device; -1 or ``"cpu"`` for the CPU; None to
+                let TensorFlow place the ops.
 
         Raises:
-            TrainerStateError: if the training is over; it says how to predict with what was saved.
-            TowerError: if the graph is finalized already, or the tower has no such tensors.
+            TrainerStateError: if the training is over; the message says how to predict with a checkpoint.
+            TowerError: if the graph is already finalized, or the tower has no such tensors.
             InputError: if the outputs depend on an input that is not named.
-            ConfigError: if there is no such device, or names are not given as a list.
+            ConfigError: if the device does not exist, or names are not given as a list.
         """
         self._main_tower()
         self._check_not_over("get_predictor()")
@@ -237,7 +232,7 @@ class TowerTrainer(Trainer):
     def get_predictors(
         self, input_names: Sequence[str], output_names: Sequence[str] | Mapping[str, str], n: int
     ) -> list[OnlinePredictor]:
-        """Return `n` predictors, on the devices of the training towers in turn; see `get_predictor`.
+        """Return `n` predictors, placed on the devices of the training towers in turn; see `get_predictor`.
 
         Example:
             ```python
@@ -262,11 +257,11 @@ class TowerTrainer(Trainer):
             ns_name: its name scope, which must be new.
             inputs: its input tensors; by default new placeholders.
             device: a device string; by default TensorFlow places the ops.
-            vs_name: the variable scope of the training tower; by default it is the main one.
+            vs_name: the variable scope of the training tower; by default, that of the main one.
 
         Raises:
             TrainerStateError: if the training is over.
-            TowerError: if the graph is finalized already, or there is such a tower.
+            TowerError: if the graph is already finalized, or a tower has the same name.
         """
         self._main_tower()
         self._check_not_over("build_inference_tower()")
@@ -276,7 +271,7 @@ class TowerTrainer(Trainer):
                 "in a callback's setup_graph."
             )
         if ns_name in [tower.ns_name for tower in self.towers]:
-            raise TowerError(f"there is a tower {ns_name!r} already. Give the new one another name.")
+            raise TowerError(f"there is already a tower {ns_name!r}. Give the new one another name.")
         with (
             self.graph.as_default(),
             nullcontext() if device is None else tf.device(device),
@@ -303,7 +298,7 @@ class TowerTrainer(Trainer):
 
 
 class SingleCostTrainer(TowerTrainer):
-    """Trains a model with one cost and one optimizer, on whatever devices and processes its strategy says.
+    """Trains a model with one cost and one optimizer, on the devices and processes of its strategy.
 
     Example:
         ```python
@@ -321,17 +316,17 @@ class SingleCostTrainer(TowerTrainer):
         get_cost: Callable[..., Any],
         get_optimizer: Callable[[], Any],
     ) -> None:
-        """Build the training towers and the train op, inside the trainer's graph.
+        """Build the training towers and the train op in the trainer's graph.
 
         Args:
             input_signature: a `tf.TensorSpec(shape, dtype, name)` for each input of the model.
-            input_source: where the data comes from; see `tpk.input_source`.
+            input_source: provides the data; see `tpk.input_source`.
             get_cost: the tower function: takes the input tensors, returns the cost.
             get_optimizer: returns a `tf.compat.v1.train.Optimizer`.
 
         Raises:
             TrainerStateError: if the graph was set up before.
-            InputError, TowerError, ConfigError: if one of the four is not as it should be.
+            InputError, TowerError, ConfigError: if an argument is invalid.
         """
         objective = self.scale_loss(Objective(get_optimizer))
         for train_op in self.build_towers(input_signature, input_source, get_cost, [objective]):

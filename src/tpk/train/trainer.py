@@ -1,4 +1,4 @@
-"""The base of all trainers: a graph and the phases of its training. It assumes nothing about what a step does."""
+"""The base class of all trainers: a graph, and the phases of its training. A step may do anything."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from tpk.callbacks.statistics.followed import statistic_followers
 from tpk.errors import TrainerStateError, without_frames
 from tpk.graph.random import set_process_index, step_reads
 from tpk.graph.steps import StepCounter, get_global_step_var
@@ -18,7 +19,7 @@ from tpk.session import HookedSession, as_session_creator
 from tpk.strategies.base import NullStrategy, Strategy
 from tpk.tower.handle import TowerHandles
 from tpk.train.agreement import check_agreement, make_checkpoints
-from tpk.train.checks import check_graph, check_steps_per_run, followed_statistics
+from tpk.train.checks import check_graph, check_steps_per_run
 from tpk.train.loop import TrainLoop
 from tpk.train.phases import Phases
 from tpk.train.reproducibility import check_determinism, reproducible
@@ -48,27 +49,27 @@ DEFAULT_MONITORS = ("TFEventWriter", "JSONWriter", "ScalarPrinter")
 class Trainer(Plugin):
     """Trains anything that runs in a loop.
 
-    A subclass either sets `train_op` or overrides `run_step`; the loop assumes nothing else. A trainer owns a graph:
-    the active one if there is one, otherwise its own. It trains once. It is a plugin of its own training: its methods
-    that are marked with `tpk.hookimpl` are called as hooks.
+    A subclass either sets `train_op` or overrides `run_step`; the loop assumes nothing else. A trainer has a graph: the
+    active one, or else a new one. It trains once. It is also a plugin: its methods that are marked with `tpk.hookimpl`
+    are called as hooks.
 
     Constructing a trainer imports nothing, opens nothing, and contacts no other process. `train` does that in phases.
     A subclass may override them, and they can be called by hand. `setup` calls all of them but the last:
 
     - `resolve_plugins`: names become a strategy, callbacks and monitors.
-    - `join`: other processes are met. Then ``setup_graph``, of trainers that have it, builds the towers.
+    - `join`: other processes are met. Then ``setup_graph``, if the trainer has it, builds the towers.
     - `setup_callbacks`: all plugins are registered, and add to the graph.
     - `initialize`: the graph is finalized, the session created, and variables are initialized or restored.
     - `main_loop`: the loop; see `tpk.train.loop`.
 
     Attributes:
         graph: the `tf.Graph` of the training.
-        train_op: what a step runs: an op, or anything that `Session.run` takes.
+        train_op: the fetch of a step: an op, or anything that `Session.run` takes.
         loop: runs and counts the steps; see `tpk.train.loop.TrainLoop`.
         hooks: the registry: the trainer, its strategy, each monitor and each callback, under unique names.
-        input_source: where the data comes from; None if the trainer has no input source.
+        input_source: provides the data; None if the trainer has no input source.
         run_dir: the directory of the run, or None.
-        monitors: where scalars, summaries and images are reported; see `tpk.Monitors`. Set by `setup_callbacks`.
+        monitors: receive scalars, summaries and images; see `tpk.Monitors`. Set by `setup_callbacks`.
         checkpoints: takes the checkpoints that savers request. Set by `setup_callbacks`.
         sess: the raw session; running it triggers no hook. Set by `initialize`.
         hooked_sess: the session whose `run` triggers the hooks of the step. Set by `initialize`.
@@ -112,13 +113,13 @@ class Trainer(Plugin):
         """Run one step: `train_op`, together with the hooks."""
         if self.train_op is None:
             raise TrainerStateError(
-                f"{type(self).__name__} has no train_op. Before train(), set self.train_op, made under "
+                f"{type(self).__name__} has no train_op. Before train(), set self.train_op, created under "
                 "`with self.graph.as_default():`; or override run_step()."
             )
         self.hooked_sess.run(self.train_op)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the trainer's own state for a checkpoint, as plain data; without variables and callbacks."""
+        """Return the trainer's own state for a checkpoint, as plain data, without variables and callbacks."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -131,16 +132,16 @@ class Trainer(Plugin):
 
     @property
     def towers(self) -> TowerHandles:
-        """The towers of the model built so far; none in a trainer without a tower function."""
+        """The towers of the model built so far; empty for a trainer without a tower function."""
         return TowerHandles()
 
     @property
     def strategy(self) -> Strategy:
-        """How a step is replicated over devices and processes; if it was named, known after `resolve_plugins`."""
+        """How a step is replicated over devices and processes; if given by name, available after `resolve_plugins`."""
         if not isinstance(self._strategy, Strategy):
             raise TrainerStateError(
                 f"the strategy {self._strategy!r} of this {type(self).__name__} is resolved by train(). To use it "
-                "before, call trainer.resolve_plugins()."
+                "earlier, call trainer.resolve_plugins()."
             )
         return self._strategy
 
@@ -151,7 +152,7 @@ class Trainer(Plugin):
 
     @property
     def history(self) -> History:
-        """The statistics reported so far, also after the training: values, epochs, steps; plots."""
+        """The statistics reported so far, with their epochs and steps; also available after the training."""
         return self.monitors.history
 
     @property
@@ -166,15 +167,15 @@ class Trainer(Plugin):
 
     @property
     def global_step(self) -> int:
-        """The number of completed steps, however often each ran a session."""
+        """The number of completed steps; a step that runs the session several times counts once."""
         return self.loop.progress.global_step
 
     def register_callback(self, callback: Any) -> None:
         """Add a callback, or a list of them, before `train`; they are called before those that `train` is given."""
         if self.phases.has("setup_callbacks"):
             raise TrainerStateError(
-                f"{callback!r} comes too late: the callbacks of this trainer are set up already, or just being set up. "
-                "Register it before train(), and not in a hook. A callback can also call the hooks of another one."
+                f"{callback!r} comes too late: the callbacks of this trainer are set up already, or are being set up. "
+                "Register it before train(), not in a hook. A callback can also call the hooks of another one."
             )
         self.registered_callbacks.extend(callback if isinstance(callback, list | tuple) else [callback])
 
@@ -200,7 +201,7 @@ class Trainer(Plugin):
         """Train, with these callbacks and monitors only. `TrainConfig` describes the other arguments.
 
         Args:
-            build: builds the graph, once all plugins are resolved and other processes are met; None if it is built.
+            build: builds the graph, after all plugins are resolved and other processes are met; None if it is built.
             callbacks: instances, classes, names, ``"module:attr"``, or `tpk.use`; None for none.
             monitors: as for `callbacks`.
             run_dir: the directory of the run, which is created; None for none.
@@ -212,7 +213,7 @@ class Trainer(Plugin):
         Raises:
             TrainerStateError: if this trainer has trained before.
             ConfigError: if an argument is invalid, or `run_dir` is in use.
-            CheckpointError: if the checkpoint to resume from is missing, or does not fit.
+            CheckpointError: if the checkpoint to resume from is missing, or does not fit the trainer.
             Preempted: after SIGTERM or SIGUSR1; with a checkpoint if there is a `run_dir` or a saver.
         """
         resources = self.phases.resources
@@ -279,7 +280,7 @@ class Trainer(Plugin):
         deterministic: bool = False,
         record: RunRecord | None = None,
     ) -> None:
-        """Do everything that comes before the loop, in its phases; `record` is where the run is recorded."""
+        """Run all phases before the loop; `record` records the run."""
         callbacks, monitors = self.resolve_plugins(callbacks, monitors)
         self.join()
         if self.strategy.is_server:
@@ -303,10 +304,10 @@ class Trainer(Plugin):
     ) -> tuple[list[Any], list[Any]]:
         """Turn names into plugins, and load the plugins that need no name; return the callbacks and the monitors.
 
-        Instances stay what they are, so later phases may call it again. Nothing is added to the graph.
+        Instances are returned unchanged, so later phases may call it again. Nothing is added to the graph.
 
         Raises:
-            PluginError: if something that is named cannot be used.
+            PluginError: if a plugin cannot be used.
         """
         self.hooks.autoload()
         self.hooks.check_names(self)
@@ -319,7 +320,7 @@ class Trainer(Plugin):
         ]
 
     def join(self) -> None:
-        """Meet the other processes of the training, once. A process that only serves the others does so here."""
+        """Meet the other processes of the training, once. A process that only serves others does so here."""
         if self.phases.has("join"):
             return
         with self.phases.enter("join"):
@@ -333,16 +334,16 @@ class Trainer(Plugin):
             self.phases.resources.close()
 
     def setup_callbacks(self, callbacks: Sequence[Any] | None = (), monitors: Sequence[Any] | None = ()) -> None:
-        """Register all plugins, and let them add to the graph, which is complete then.
+        """Register all plugins, and let them add to the graph, which is then complete.
 
         Raises:
-            PluginError: if one of them cannot be used.
+            PluginError: if a plugin cannot be used.
         """
         with self.phases.enter("setup_callbacks"), self.graph.as_default():
             callbacks, monitors = self.resolve_plugins(callbacks, monitors)
             self.checkpoints = make_checkpoints(self)
             given = [self.strategy, *self.registered_callbacks, *callbacks, *monitors]
-            followed = followed_statistics(given)
+            followed = [follower.statistic.name for follower in statistic_followers(given)]
             self.monitors = Monitors(self, monitors, is_chief=self.is_chief, followed=followed)
             here = [each for each in given if self.is_chief or (isinstance(each, Callback) and not each.chief_only)]
             self.hooks.register_all([self, *here])
@@ -351,18 +352,18 @@ class Trainer(Plugin):
             check_steps_per_run(self)
             get_global_step_var()
             self.hooks.hook.setup_graph(trainer=self)
-            # These come last: savers have registered by now, and a checkpoint includes what the others do.
+            # These come last: by now, savers have registered, and a checkpoint includes the effects of other plugins.
             last = [] if self._resumption is None else [self._resumption]
             self.hooks.register_all([*last, self.checkpoints])
             self.strategy.complete_graph()
             check_graph(self)
 
     def initialize(self, session_creator: Any = None, session_init: Any = None) -> None:
-        """Finalize the graph, create the session, and give variables their values.
+        """Finalize the graph, create the session, and initialize or restore the variables.
 
         Raises:
             MismatchError: if other processes of the training are about to train something else.
-            CheckpointError: if values do not fit.
+            CheckpointError: if values do not fit the variables.
         """
         with self.phases.enter("initialize", after="setup_callbacks"), self.graph.as_default():
             counter = StepCounter(self.train_ops, get_global_step_var(), step_reads())
@@ -379,14 +380,14 @@ class Trainer(Plugin):
                 self.loop.progress,
                 counter,
                 xla=self.loop.is_compiled,
-                # Other processes' answers arrive in a thread that must not be blocked.
+                # Answers of other processes arrive in a thread that must not be blocked.
                 tries_threads=self.strategy.world_size == 1,
             )
             if self._resumption is not None:
                 self._resumption.begin(self)
 
     def main_loop(self, steps_per_epoch: int, starting_epoch: int = 1, max_epoch: int = FOREVER) -> None:
-        """Run the loop, and release all resources of the training, however it ends."""
+        """Run the loop, and release all resources of the training however it ends."""
         with self.phases.enter("main_loop", after="initialize"), self.phases.resources:
             if self._resumption is None:
                 self.loop.set_epochs(steps_per_epoch, starting_epoch, max_epoch)
@@ -395,7 +396,7 @@ class Trainer(Plugin):
 
 
 def default_callbacks(hooks: HookManager, config: Any = None) -> list[Any]:
-    """Return the callbacks that every training has by default, and those that plugins add.
+    """Return the default callbacks of a training, and the callbacks that plugins add.
 
     Args:
         hooks: the registry of the trainer.

@@ -91,7 +91,7 @@ def test_ctrl_c_leaves_a_resumable_run_and_is_raised(tmp_path, caplog):
 
 def test_the_way_to_go_on_is_that_of_the_script(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(sys, "argv", ["train.py", f"--run-dir={tmp_path}"])
-    with pytest.raises(KeyboardInterrupt, match=rf"to go on from there: --run-dir {tmp_path} --resume auto"):
+    with pytest.raises(KeyboardInterrupt, match=rf"to resume from it: --run-dir {tmp_path} --resume auto"):
         Counting().train(callbacks=[Signal(signal.SIGINT)], steps_per_epoch=5, max_epoch=9, run_dir=tmp_path)
 
 
@@ -241,7 +241,7 @@ def test_a_process_with_bar_and_workers_ends_with_its_status(tmp_path, signum, s
     assert process.returncode == status, errors
     (line,) = [line for line in errors.splitlines() if f"WARNING: {signal.Signals(signum).name} ended" in line]
     assert f"saved {tmp_path}/model-" in line
-    assert line.endswith(f'to go on from there: run_dir="{tmp_path}", resume="auto"')
+    assert line.endswith(f'to resume from it: run_dir="{tmp_path}", resume="auto"')
     assert "ERROR: " not in errors
     (path,) = tmp_path.glob("state-*.json")
     assert int(path.stem.removeprefix("state-")) >= 5

@@ -419,7 +419,7 @@ def test_session_init_is_for_the_first_start_only(tmp_path, caplog):
     caplog.set_level(logging.INFO, logger="tpk")
     before = run(tmp_path, max_epoch=1, session_init={"learning_rate": 0.05})
     assert_same(before, run(tmp_path, max_epoch=1, session_init={"learning_rate": 7.0}))
-    assert "session_init is not applied, since the run is resumed" in caplog.messages
+    assert "session_init is not applied, because the run is resumed" in caplog.messages
 
 
 def test_nothing_to_resume_from(tmp_path):

@@ -1,1 +1,1 @@
-"""How a training goes on: when its checkpoints are made, what they hold, and how it takes that back."""
+"""Resuming: when checkpoints are taken, what they contain, and how a training is restored from one."""

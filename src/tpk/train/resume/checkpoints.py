@@ -48,16 +48,16 @@ logger = logging.getLogger(__name__)
 
 
 class Saver(Protocol):
-    """Who asks for checkpoints, such as a `ModelSaver`.
+    """A plugin that requests checkpoints, such as a `ModelSaver`.
 
     Attributes:
         plugin_name: its name, for messages.
-        weights_only: whether its files hold variables only, so that nothing is resumed from them.
-        series: what writes its files.
+        weights_only: whether its files contain variables only, so that a training cannot be resumed from them.
+        series: writes its files.
     """
 
     def trigger(self, trainer: TrainerProtocol) -> None:
-        """Ask for a checkpoint of this moment, or write it."""
+        """Request a checkpoint of this moment, or write it."""
 
     plugin_name: str
     weights_only: bool
@@ -74,7 +74,7 @@ class Checkpoints(Callback):
         ModelSaver.trigger → request → (the end of the step or epoch) → take_state → CheckpointSeries.save
             → take_snapshot → (here, or in a thread) VariableWriter, CheckpointDirectory.write, .point_to
 
-    A training without savers has no hook in the step; requests are then met at the end of the epoch.
+    A training without savers has no hook in the step. Requests are then served at the end of the epoch.
 
     Args:
         trainer: the trainer.
@@ -94,55 +94,55 @@ class Checkpoints(Callback):
 
     @cached_property
     def shared_variables(self) -> list[Any]:
-        """The variables that any checkpoint of the model holds; to be asked once the graph is complete."""
+        """The variables that every checkpoint of the model contains; known when the graph is complete."""
         return saveable_variables(self.trainer.graph)
 
     @cached_property
     def variables(self) -> list[Any]:
-        """Those, and what replicates of the model have of their own."""
+        """The shared variables, and the local ones of each replica of the model."""
         return [*self.shared_variables, *self.trainer.strategy.replicate_variables()]
 
     def register(self, saver: Saver) -> None:
-        """Let a saver take part; called in its `setup_graph`.
+        """Add a saver; called in its `setup_graph`.
 
         Raises:
-            ConfigError: if another one writes the same files.
+            ConfigError: if another saver writes the same files.
         """
         directory = _directory(saver)
         for other in self._savers:
             if _directory(other) == directory:
                 raise ConfigError(
                     f"{other.plugin_name} and {saver.plugin_name} both save in {str(directory)!r}, and would overwrite "
-                    "each other's files. Give one of them a checkpoint_dir of its own."
+                    "each other's files. Give one of them another checkpoint_dir."
                 )
         self._savers.append(saver)
 
     def request(self, series: CheckpointSeries) -> None:
-        """Have a checkpoint of this moment written, once everybody has done their part of it."""
+        """Request a checkpoint of this moment. It is taken when all other plugins have been called."""
         if series not in self._requests:
             self._requests.append(series)
             self.announce(series.directory.name_of(self.trainer.global_step))
 
     def announce(self, name: str) -> None:
-        """Have people told that a checkpoint is being saved: in the line of the epoch that ends, else in its own."""
+        """Announce that a checkpoint is being saved: in the summary of the epoch at its end, otherwise in the log."""
         if self._is_ending_epoch:
             self._announcements.append(name)
         else:
             logger.info("saving %s", name)
 
     def take_announcements(self) -> list[str]:
-        """Return the names of what this end of an epoch saves; who calls it tells people."""
+        """Return the names of the checkpoints of this end of an epoch; the caller prints them."""
         names = list(self._announcements)
         self._announcements.clear()
         return names
 
     def before_saving(self) -> None:
-        """Call the hook ``before_checkpoint``, which raises an error if nothing shall be saved."""
+        """Call the hook ``before_checkpoint``, which raises an error to prevent the checkpoint."""
         self.trainer.loop.sync()
         self.trainer.hooks.hook.before_checkpoint()
 
     def newest(self) -> Checkpoint | None:
-        """Return the newest complete checkpoint of this training, once what is being written is on disk; or None."""
+        """Return the newest complete checkpoint of this training, or None. Wait for those that are being written."""
         for series in self._full_series:
             try:
                 series.wait()
@@ -155,16 +155,16 @@ class Checkpoints(Callback):
 
     @property
     def last_path(self) -> Path | None:
-        """The path of the latest checkpoint that this training has written; None before there is one."""
+        """The path of the latest checkpoint that this training has written; None before the first."""
         own = [] if self._own_series is None else [self._own_series]
         series = [*own, *(saver.series for saver in self._savers)]
         written = [(each.directory.step_of(each.last_path.name), each.last_path) for each in series if each.last_path]
         return max(written, default=(0, None))[1]
 
     def restore_variables(self, checkpoint: Checkpoint) -> None:
-        """Give all variables but the global step the values of a checkpoint, in the middle of the training.
+        """Assign the values of a checkpoint to all variables but the global step, in the middle of the training.
 
-        The training goes on in time: neither the counters nor the data nor callbacks go back.
+        The training continues: the counters, the data and the callbacks do not go back.
 
         Raises:
             CheckpointError: if the files cannot be read.
@@ -174,25 +174,25 @@ class Checkpoints(Callback):
         self.assign(values)
 
     def assign(self, values: Mapping[str, Any]) -> None:
-        """Give variables values, by their names; replicates of the model become copies of what they replicate."""
+        """Assign values to variables by name; replicas of the model become copies of the first one."""
         assign_by_name(self.trainer.sess, values, self.shared_variables)
         self.trainer.strategy.after_restore(self.trainer.sess)
-        # What replicates have of their own comes on top of that.
+        # The local variables of replicas come last, because `after_restore` overwrites them.
         shared = {variable_name(variable) for variable in self.shared_variables}
         own = [variable for variable in self.variables if variable_name(variable) not in shared]
         assign_by_name(self.trainer.sess, values, own)
 
     def forget_requests(self) -> None:
-        """Drop what was requested and not done yet."""
+        """Drop requests that were not served yet."""
         self._requests.clear()
 
     def save_now(self) -> Path | None:
         """Save a checkpoint of this moment, between two steps or epochs, and wait until it is on disk.
 
-        It goes to where the training could be resumed from, if there is a `run_dir`; else to where savers save.
+        It is saved in the `run_dir`, from which the training can be resumed, or else in the directory of a saver.
 
         Returns:
-            Its path, or None if there is nowhere to save.
+            Its path, or None if there is no such directory.
 
         Raises:
             CheckpointError: if it could not be written.
@@ -207,16 +207,16 @@ class Checkpoints(Callback):
         return series.wait()
 
     def stop_condition(self) -> Callable[[], bool]:
-        """Return what tells, between two steps, whether the training shall end there."""
+        """Return a function that says, between two steps, whether to end the training."""
         return self.trainer.loop.stop.is_set
 
     @property
     def signum_of_stop(self) -> int | None:
-        """The number of the signal by which the training ends, if it is one."""
+        """The number of the signal that ends the training, if any."""
         return self.trainer.loop.stop.signum
 
     def hook_implementations(self) -> dict[str, Callable[..., Any]]:
-        """Return the hooks; none in the step if there is no saver."""
+        """Return the hooks, without the one in the step if there is no saver."""
         hooks = super().hook_implementations()
         if not self._takes_part_in_steps:
             del hooks["trigger_step"]
@@ -224,19 +224,19 @@ class Checkpoints(Callback):
 
     @hookimpl(trylast=True)
     def before_train(self, trainer: TrainerProtocol) -> None:
-        """Take a checkpoint of the beginning, if that was requested."""
+        """Take a checkpoint of the beginning, if one was requested."""
         self._epoch_that_is_over = trainer.loop.starting_epoch - 1
         self._first_step = trainer.global_step
         self._warn_of_savers_elsewhere(trainer)
-        # Within an epoch, a resumed training is not yet where it was.
+        # A training that is resumed within an epoch is restored only after `before_epoch`.
         if self._epoch_is_over:
-            self._meet_requests()
+            self._serve_requests()
 
     @hookimpl(trylast=True)
     def trigger_step(self, trainer: TrainerProtocol) -> None:
         """Take a checkpoint, if one was requested in this step."""
         if self._requests:
-            self._meet_requests()
+            self._serve_requests()
 
     @hookimpl(wrapper=True)
     def trigger_epoch(self, trainer: TrainerProtocol) -> Generator[None, Any, Any]:  # type: ignore[override]
@@ -248,12 +248,12 @@ class Checkpoints(Callback):
         finally:
             self._is_ending_epoch = False
         self._epoch_that_is_over = trainer.epoch_num
-        self._meet_requests()
+        self._serve_requests()
         return result
 
     @hookimpl(tryfirst=True)
     def after_train(self, trainer: TrainerProtocol) -> None:
-        """Take a checkpoint of the last step, if the training ends in good order and there is none yet."""
+        """Take a checkpoint of the last step, if the training ends normally and the savers have not saved it."""
         try:
             if trainer.loop.failure is None:
                 self._check_run_dir()
@@ -261,7 +261,7 @@ class Checkpoints(Callback):
                     saved = saver.series.last_step
                     if trainer.global_step != (self._first_step if saved is None else saved):
                         trigger_of(saver)(trainer)
-                self._meet_requests()
+                self._serve_requests()
         finally:
             if self._own_series is not None:
                 self._own_series.close()
@@ -270,11 +270,12 @@ class Checkpoints(Callback):
     def _takes_part_in_steps(self) -> bool:
         return bool(self._savers)
 
-    def _meet_requests(self) -> None:
+    def _serve_requests(self) -> None:
+        """Take the requested checkpoints; several processes agree on it first."""
         self._take()
 
     def _take(self) -> None:
-        """Take the checkpoints that were requested, of this moment."""
+        """Take the requested checkpoints of this moment."""
         if not self._requests:
             return
         requests, self._requests = self._requests, []
@@ -299,11 +300,11 @@ class Checkpoints(Callback):
 
     @property
     def _full_series(self) -> list[CheckpointSeries]:
-        """What writes checkpoints that hold the training state."""
+        """The series whose checkpoints contain the training state."""
         return [saver.series for saver in self._savers if not saver.weights_only]
 
     def _series_of_run(self) -> CheckpointSeries | None:
-        """Return what writes to the `run_dir`; or, if there is none, any series with the training state."""
+        """Return the series in the `run_dir`; without a `run_dir`, any series with the training state."""
         run_dir = self.trainer.run_dir
         if run_dir is None:
             return next(iter(self._full_series), None)
@@ -311,7 +312,7 @@ class Checkpoints(Callback):
         for saver in there:
             if not saver.weights_only:
                 return saver.series
-        # A training that has no saver there may have to end early all the same.
+        # A training without a saver in the run_dir can also be preempted.
         self._own_series = CheckpointSeries(CheckpointDirectory(run_dir), Retention(0 if there else 2, float("inf")))
         self._own_series.prepare()
         self._own_series.retention.latest = tuple(self._own_series.directory.names())

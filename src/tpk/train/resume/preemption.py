@@ -19,12 +19,12 @@ _UNTOUCHED = {signal.SIG_DFL, signal.default_int_handler}
 def handling_signals(stop: StopRequest) -> Iterator[None]:
     """Within the context, signals request the end of the training, if the context is entered in the main thread.
 
-    Signals that the program handles or ignores itself are left alone. After the first signal, and at the end, the
-    former handlers are restored: a second signal ends the process, except while the main thread is inside TensorFlow,
-    where Python handles no signals.
+    Signals that the program itself handles or ignores are unaffected. The former handlers are restored after the first
+    signal and at the end. So a second signal ends the process, except while the main thread is inside TensorFlow, where
+    Python handles no signals.
 
     Raises:
-        Preempted, KeyboardInterrupt: if a signal has arrived too late to end the training earlier.
+        Preempted, KeyboardInterrupt: if a signal arrives when the training has already ended.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -51,4 +51,4 @@ def handling_signals(stop: StopRequest) -> Iterator[None]:
     finally:
         restore()
     if stop.signum is not None:
-        raise Preempted.by(stop.signum, "the signal came when the training had ended")
+        raise Preempted.by(stop.signum, "the signal arrived when the training had already ended")

@@ -1,4 +1,4 @@
-"""The state of a training besides the variables: `take_state` takes it for a checkpoint, `Resumption` restores it."""
+"""The training state, without the variables: `take_state` takes it for a checkpoint, `Resumption` restores it."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from tpk.monitors.base import Monitor
 from tpk.monitors.history import History
 from tpk.plugin import Callback, hookimpl
 from tpk.plugin.progress import COUNTERS
+from tpk.train.run.description import run_facts
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
@@ -115,9 +116,8 @@ class Resumption(Callback):
     variables.
 
     After all ``before_train`` (or, if the checkpoint was taken within an epoch, after all ``before_epoch`` of that
-    epoch), a hook restores the variables again, the callbacks, and the random state. This undoes what these hooks have
-    just done, because the interrupted run had already done it. What they report in between is dropped for the same
-    reason.
+    epoch), a hook restores the variables again, the callbacks, and the random state. This undoes the effects of these
+    hooks, because the interrupted run had already called them. Their reports are dropped for the same reason.
 
     Args:
         checkpoint: where to resume.
@@ -156,7 +156,7 @@ class Resumption(Callback):
         trainer.checkpoints.assign(self._values)
         trainer.loop.resume_at(self._state["progress"], epoch_is_over=self._state["epoch_is_over"])
         restore_input(trainer, self._state["input"])
-        # Last, because it removes what was recorded after the checkpoint: nothing may fail after that.
+        # Last, because it removes the records of later steps: nothing may fail after that.
         trainer.monitors.load_state_dict(self._state["monitors"])
         trainer.monitors.pause()
 
@@ -252,7 +252,7 @@ def state_of_rank(state: Mapping[str, Any], rank: int, world_size: int) -> dict[
     if len(others) + 1 != world_size:
         if rank == 0:
             logger.warning(
-                "the checkpoint is one of %d processes, and now there are %d: the data starts from the beginning",
+                "the checkpoint is of %d processes, and now there are %d: the data starts from the beginning",
                 len(others) + 1,
                 world_size,
             )
@@ -330,27 +330,6 @@ def restore_random_state(state: Mapping[str, Any] | None) -> None:
     """Restore the global random state of Python and NumPy, if it is known."""
     if state is not None:
         _set_random_state(state, random, np.random)
-
-
-def describe(trainer: TrainerProtocol) -> dict[str, Any]:
-    """Return the properties of a trainer and its strategy that must be equal in all processes, as plain data."""
-    strategy = trainer.strategy
-    described: dict[str, Any] = {"trainer": type(trainer).__name__}
-    if strategy.builds_towers:
-        described |= {"strategy": type(strategy).__name__, **strategy.describe(), "num_replicas": strategy.num_replicas}
-    return {**described, **trainer.options}
-
-
-def run_facts(trainer: TrainerProtocol) -> dict[str, Any]:
-    """Return the properties of a run that should be unchanged when it is resumed."""
-    described = describe(trainer)
-    kept = ("trainer", "strategy", "num_replicas", "precision")
-    facts = {
-        "steps_per_epoch": trainer.loop.steps_per_epoch,
-        "seed": trainer.graph.seed,
-        "world_size": trainer.strategy.process_group.world_size,
-    }
-    return {**facts, **{name: described[name] for name in kept if name in described}}
 
 
 def _random_state() -> dict[str, Any]:

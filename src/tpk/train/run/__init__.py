@@ -1,1 +1,1 @@
-"""The directory of a run: its name, its lock, and what is written there of the run as a whole."""
+"""The directory of a run: its lock, and the files that describe the run."""

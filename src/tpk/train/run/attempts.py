@@ -1,7 +1,7 @@
-"""Attempts at a run: when each process began to train, and how that ended; ``attempts.json``. Needs no TensorFlow.
+"""Attempts at a run: when each process started to train, and how it ended; ``attempts.json``. Needs no TensorFlow.
 
-A run has as many as it was started and resumed. The file is written when an attempt begins, when its loop begins, and
-when it ends: so one that nobody has ended, and whose lock nobody holds, was killed.
+A run has an attempt for each time that it was started or resumed. The file is written when an attempt starts, when its
+loop starts, and when it ends. So an attempt without an end, in a directory that is not locked, was killed.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ _number = attrs.validators.instance_of((int, float))
 
 @attrs.frozen(kw_only=True)
 class Attempt:
-    """One process that has trained in the directory of a run.
+    """A process that has trained in the directory of a run.
 
     Attributes:
-        began: when, in seconds since 1970.
-        host: where.
-        pid: the number of its process there.
-        cwd: its current directory.
-        argv: the command that started it, without the interpreter; None if it was none, as in a notebook.
-        from_step: the global step of the checkpoint from which it went on; None if it started afresh.
-        directions: of the statistics of which that is known, whether ``"min"`` or ``"max"`` is better.
-        ended: when; None if it has not, or was killed.
-        end: ``"finished"`` in good order, ``"interrupted"`` by a signal, or ``"failed"``.
-        reason: by what.
-        epoch: the last one.
-        step: the global step up to which it came.
-        checkpoint: the name of the last checkpoint of which it knew; None if there was none.
+        began: the start time, in seconds since 1970.
+        host: the name of the host.
+        pid: the process ID.
+        cwd: the current directory.
+        argv: the command, without the interpreter; None without a script, as in a notebook.
+        from_step: the global step of the checkpoint from which it was resumed; None if it started from the beginning.
+        directions: ``"min"`` or ``"max"`` for each statistic of which it is known which is better.
+        ended: the end time; None while it runs, and if it was killed.
+        end: ``"finished"`` normally, ``"interrupted"`` by a signal, or ``"failed"``.
+        reason: the reason for the end.
+        epoch: the last epoch.
+        step: the last global step.
+        checkpoint: the name of the last checkpoint; None if there was none.
     """
 
     began: float = attrs.field(validator=_number)
@@ -61,16 +61,16 @@ class Attempt:
 
 
 def read_attempts(directory: Path) -> list[Attempt]:
-    """Return the attempts at the run of a directory, the first one first; none where none were recorded.
+    """Return the attempts at the run in a directory, the first one first; an empty list if none were recorded.
 
     Raises:
-        TpkError: if the file is there, and is not what tpk writes.
+        TpkError: if the file is not what tpk writes.
     """
     path = directory / ATTEMPTS_NAME
     try:
         content = json.loads(path.read_bytes())
         names = {field.name for field in attrs.fields(Attempt)}
-        # What a later version has added is left out.
+        # Ignore fields that a later version has added.
         return [Attempt(**{name: each[name] for name in each if name in names}) for each in content["attempts"]]
     except FileNotFoundError:
         return []

@@ -1,4 +1,4 @@
-"""Description of a run, for ``config.json``: what was trained, with what, and by which code."""
+"""Descriptions of a run: for ``config.json``, and to compare it with other processes and with a resumed run."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _GIT_TIMEOUT = 2.0
 
 
 def describe_run(trainer: TrainerProtocol, callbacks: Iterable[Any], monitors: Iterable[Any]) -> dict[str, Any]:
-    """Return what is known of a run before it starts, as plain data: each plugin has its name and its options.
+    """Return a description of a run that is about to start, as plain data. Each plugin has its name and its options.
 
     Args:
         trainer: the trainer.
-        callbacks: its callbacks, resolved; those of the input are a part of that.
+        callbacks: its callbacks, resolved; the callbacks of the input source are ignored.
         monitors: its monitors, resolved.
     """
     strategy = trainer.strategy
@@ -64,19 +64,40 @@ def describe_run(trainer: TrainerProtocol, callbacks: Iterable[Any], monitors: I
     }
 
 
+def shared_facts(trainer: TrainerProtocol) -> dict[str, Any]:
+    """Return the properties of a trainer and its strategy that must be equal in all processes, as plain data."""
+    strategy = trainer.strategy
+    facts: dict[str, Any] = {"trainer": type(trainer).__name__}
+    if strategy.builds_towers:
+        facts |= {"strategy": type(strategy).__name__, **strategy.describe(), "num_replicas": strategy.num_replicas}
+    return {**facts, **trainer.options}
+
+
+def run_facts(trainer: TrainerProtocol) -> dict[str, Any]:
+    """Return the properties of a run that should be unchanged when it is resumed."""
+    shared = shared_facts(trainer)
+    kept = ("trainer", "strategy", "num_replicas", "precision")
+    facts = {
+        "steps_per_epoch": trainer.loop.steps_per_epoch,
+        "seed": trainer.graph.seed,
+        "world_size": trainer.strategy.process_group.world_size,
+    }
+    return {**facts, **{name: shared[name] for name in kept if name in shared}}
+
+
 def script_directory() -> Path:
-    """Return the directory of the script that runs; in a notebook, or by the command ``tpk``, the current one."""
+    """Return the directory of the running script; in a notebook or the command ``tpk``, the current directory."""
     script = getattr(sys.modules["__main__"], "__file__", None)
     return Path.cwd() if script is None or is_own_command(script) else Path(script).resolve().parent
 
 
 def git_state(directory: Path) -> dict[str, Any] | None:
-    """Return the commit that is checked out around a directory, and whether files that Git knows differ from it.
+    """Return the checked-out commit of the Git repository of a directory, and whether tracked files differ from it.
 
     Returns:
-        ``commit`` and ``is_dirty``; None where there is no repository, no commit, no Git, or no answer soon.
+        ``commit`` and ``is_dirty``; None without a repository, a commit or Git, or if Git does not answer in time.
     """
-    # One process that neither writes to the index nor starts the repository's own programs.
+    # This command does not write to the index, and does not start programs of the repository.
     command = ["git", "-c", "core.fsmonitor=false", "status", "--porcelain=v2", "--branch", "--untracked-files=no"]
     try:
         answer = subprocess.run(

@@ -1,4 +1,4 @@
-"""Directory of a run: where it is, the checkpoint in it to go on from, and the log that it keeps."""
+"""The directory of a run: its path, its log and configuration, and the checkpoint in it to resume from."""
 
 from __future__ import annotations
 
@@ -49,27 +49,23 @@ def default_run_dir(runs: Path | None = None) -> Path:
 
 
 def run_of_file(file: Path) -> Path | None:
-    """Return the directory of the run that has left a run file; None if it was written by hand.
-
-    Args:
-        file: its path.
-    """
-    is_left = file.name == RUN_FILE_NAME and file.with_name(CONFIG_NAME).is_file()
-    return file.parent if is_left else None
+    """Return the directory of the run that wrote a run file; None if the file was written by hand."""
+    is_of_run = file.name == RUN_FILE_NAME and file.with_name(CONFIG_NAME).is_file()
+    return file.parent if is_of_run else None
 
 
 def check_resume(resume: str, run_dir: str | os.PathLike[str] | None) -> None:
     """Check the option `resume` of a training.
 
     Raises:
-        ConfigError: if it is none of its values, or there is no `run_dir` to resume from.
+        ConfigError: if it is invalid, or there is no `run_dir` to resume from.
     """
     if resume not in RESUME:
         raise ConfigError(f"resume={resume!r}: expected one of {', '.join(map(repr, RESUME))}.")
     if resume != "never" and run_dir is None:
         raise ConfigError(
-            f"resume={resume!r} needs a run_dir: the default one is new each time, so nothing could ever be found "
-            "there. Name the directory of the run."
+            f"resume={resume!r} needs a run_dir: the default one is new each time, so it never has a checkpoint. Give "
+            "the directory of the run."
         )
 
 
@@ -77,9 +73,8 @@ def open_directory(directory: Path, resume: str, resources: ExitStack, *, may_ho
     """Create and lock the directory of a run.
 
     Raises:
-        ConfigError: if it is a file, cannot be written to, is used by another process, or holds a run that is not to be
-            resumed.
-        CheckpointError: if there must be a run to resume, and there is no such directory.
+        ConfigError: if it is a file, is not writable, is used by another process, or has a run that is not resumed.
+        CheckpointError: if a run must be resumed, and the directory does not exist.
     """
     if resume == "must" and not directory.is_dir():
         raise _nothing_to_resume(directory)
@@ -93,16 +88,16 @@ def open_directory(directory: Path, resume: str, resources: ExitStack, *, may_ho
     held = [name for name in _TRACES_OF_A_RUN if (directory / name).exists()]
     if held and resume == "never" and not may_hold_run:
         raise ConfigError(
-            f"run_dir {str(directory)!r} holds a run already ({', '.join(held)} is there). Name another directory, "
-            "remove this one, or resume that run: resume='auto'."
+            f"run_dir {str(directory)!r} holds a run already ({', '.join(held)}). Name another directory, remove "
+            "this one, or resume the run: resume='auto'."
         )
 
 
 def find_start(resume: str, path: str | os.PathLike[str]) -> Checkpoint | None:
-    """Return the newest checkpoint in the directory of a run that a training can go on from; or None.
+    """Return the newest checkpoint in the directory of a run from which a training can be resumed, or None.
 
     Raises:
-        CheckpointError: if one must be there and is not.
+        CheckpointError: if there is none, and `resume` requires one.
     """
     checkpoint = newest_complete(path, check_state)
     if checkpoint is None and resume == "must":
@@ -113,42 +108,42 @@ def find_start(resume: str, path: str | os.PathLike[str]) -> Checkpoint | None:
 def _nothing_to_resume(path: str | os.PathLike[str]) -> CheckpointError:
     return CheckpointError(
         f"resume='must', but {os.fspath(path)!r} has no complete checkpoint. Name the directory of a run that "
-        "saved one (ModelSaver), or give resume='auto' to start afresh if there is none."
+        "saved one (ModelSaver), or give resume='auto' to start from the beginning without one."
     )
 
 
 def check_is_there(directory: Path) -> None:
-    """See to it that the directory of a run that is under way was not removed, or moved away.
+    """Check that the directory of a running training was not removed or moved.
 
-    What is open, such as the log, would go on unseen, and what is not would begin anew in a directory of that name.
+    Otherwise open files, such as the log, would be lost, and new files would go to a new directory of the same name.
 
     Raises:
-        CheckpointError: if it was.
+        CheckpointError: if it was removed or moved.
     """
     try:
         os.stat(directory / CONFIG_NAME)
     except (FileNotFoundError, NotADirectoryError):
         raise CheckpointError(
-            f"run_dir {str(directory)!r} was removed or moved while the training ran: {CONFIG_NAME}, which was "
-            "written there at its start, is gone. With it go the log, the statistics and the checkpoints; "
-            "start the training again, and leave the directory alone while it runs."
+            f"run_dir {str(directory)!r} was removed or moved while the training ran: its {CONFIG_NAME} is missing. "
+            "The log, the statistics and the checkpoints are lost, too. Start the training again, and do not move the "
+            "directory while it runs."
         ) from None
 
 
 def write_config(directory: Path, config: Mapping[str, Any]) -> None:
-    """Write ``config.json``: how the run was configured, as plain data.
+    """Write ``config.json``: the configuration of the run, as plain data.
 
-    If the run was configured otherwise before, the differences are logged.
+    If the run was configured differently before, the differences are logged.
     """
     path = directory / CONFIG_NAME
     text = json.dumps(config, indent=2)
     before, now = leaves_of(_read_config(path)), leaves_of(json.loads(text))
-    # That a run which was begun is gone on with is no change of it.
+    # Resuming a run does not change it.
     for name in sorted({*before, *now} - {"resume"}) if before else ():
         if before.get(name) != now.get(name):
             logger.info("config: %s was %r, and is %r now", name, before.get(name), now.get(name))
     with _writing(path):
-        replace_file(path, f"{text}\n".encode(), path.with_name(f".{CONFIG_NAME}.new"))
+        write_atomically(path, f"{text}\n")
 
 
 def write_run_file(directory: Path, text: str) -> None:
@@ -156,10 +151,18 @@ def write_run_file(directory: Path, text: str) -> None:
     path = directory / RUN_FILE_NAME
     with _writing(path):
         if text:
-            replace_file(path, text.encode(), path.with_name(f".{RUN_FILE_NAME}.new"))
+            write_atomically(path, text)
         else:
-            # That of another run, which this one goes on with, does not tell of this one.
             path.unlink(missing_ok=True)
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file of the run, so that a crash leaves the old content or the new.
+
+    Raises:
+        OSError: if it cannot be written.
+    """
+    replace_file(path, text.encode(), path.with_name(f".{path.name}.new"))
 
 
 @contextmanager
@@ -183,17 +186,17 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def run_log(directory: Path | None, level_of_run: int = logging.INFO) -> Iterator[None]:
-    """Within the context, tpk's log goes to ``log.txt`` in `directory`, and to the terminal.
+    """Within the context, write tpk's log to ``log.txt`` in `directory` and to the terminal.
 
-    It goes to the terminal only if the application has not configured logging itself; then the file has more, from
-    ``DEBUG`` on. All is as it was afterwards.
+    The terminal is used only if the application has not configured logging; the file then also has DEBUG messages. The
+    handlers and the level are restored afterwards.
 
     Args:
-        directory: where; None for the terminal only.
-        level_of_run: what is less than that does not go to the terminal, unless the application has set a level itself.
+        directory: the directory; None for the terminal only.
+        level_of_run: the minimum level for the terminal, unless the application has set a level.
 
     Raises:
-        ConfigError: if the file is a link.
+        ConfigError: if the file is a symbolic link.
     """
     root = logging.getLogger("tpk")
     level = root.level
@@ -217,20 +220,20 @@ def run_log(directory: Path | None, level_of_run: int = logging.INFO) -> Iterato
         root.setLevel(level)
         for handler in handlers:
             root.removeHandler(handler)
-            # On a full disk, what it could not write must not take the place of the error that this has led to.
+            # On a full disk, closing fails too. That must not hide the error that ended the training.
             with suppress(OSError):
                 handler.close()
 
 
 class _LogFile(logging.FileHandler):
-    """Writes to a file, which is no link."""
+    """Writes to a file, but does not follow a symbolic link."""
 
     def _open(self) -> Any:
         return open(self.baseFilename, self.mode, encoding=self.encoding, errors=self.errors, opener=open_no_link)
 
 
 class _TerminalHandler(logging.Handler):
-    """Writes to stderr, above a progress bar if there is one."""
+    """Writes to stderr, above a progress bar, if any."""
 
     def format(self, record: logging.LogRecord) -> str:
         is_warning = record.levelno >= logging.WARNING
@@ -238,7 +241,7 @@ class _TerminalHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            # With its end, as one piece: other threads and processes write there, too.
+            # Write the line and its end at once: other threads and processes write there, too.
             tqdm.write(self.format(record) + "\n", file=sys.stderr, end="")
         except Exception:
             self.handleError(record)

@@ -1,4 +1,4 @@
-"""Lock of a run's directory: one process at a time."""
+"""The lock of a run's directory, so that one process at a time trains there."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ LOCK_NAME = ".lock"
 def run_lock(directory: Path) -> Iterator[None]:
     """Within the context, no other process can train in this directory.
 
-    The lock is one of the operating system, which goes with the process, however that ends. Where a file system has no
-    locks, and where a worker that was forked has outlived the process that trained, the process id in the file decides.
-    Windows has no such locks; there, nothing is locked.
+    The operating system releases the lock when the process ends, however it ends. If the file system has no locks, or a
+    forked worker has outlived the process that trained, the process ID in the file decides. On Windows, nothing is
+    locked.
 
     Args:
         directory: the `run_dir`.
 
     Raises:
-        ConfigError: if another process trains there, nothing can be written there, or the file is a link.
+        ConfigError: if another process trains there, the directory is not writable, or the file is a symbolic link.
     """
     if fcntl is None:
         logger.debug("%s is not locked: this system has no fcntl", directory)
@@ -57,10 +57,9 @@ def run_lock(directory: Path) -> Iterator[None]:
 
 
 def owner_of(directory: Path) -> Mapping[str, Any] | None:
-    """Return ``pid`` and ``host`` of the process that trains in a directory; None if there is none.
+    """Return ``pid`` and ``host`` of the process that trains in a directory, or None. Nothing is changed.
 
-    Nothing is changed. Where the file system has no locks, the process id in the file decides; on Windows, where
-    nothing is locked, there is none.
+    If the file system has no locks, the process ID in the file decides. On Windows, nothing is locked.
 
     Args:
         directory: the `run_dir`.
@@ -71,7 +70,7 @@ def owner_of(directory: Path) -> Mapping[str, Any] | None:
         return None
     try:
         owner = _read_owner(descriptor)
-        # First, since to try the lock is to hold it for a moment.
+        # Check this first, because trying the lock means holding it for a moment.
         if owner is None or not _may_be_alive(owner) or fcntl is None:
             return None
         with suppress(OSError):
@@ -99,7 +98,7 @@ def _acquire(path: Path) -> int:
 
 
 def _take(descriptor: int, path: Path) -> bool:
-    """Lock the open file; return whether it is still the one of that name, which the owner before may have removed."""
+    """Lock the open file. Return False if the former owner has removed it from the directory meanwhile."""
     assert fcntl is not None
     owner = _read_owner(descriptor)
     try:
@@ -130,7 +129,7 @@ def _write_owner(descriptor: int, path: Path) -> None:
 
 
 def _is_current(descriptor: int, path: Path) -> bool:
-    """Whether the file that was locked is still the one of that name: the owner before may have removed it."""
+    """Return whether the locked file is still in the directory under its name."""
     try:
         named = path.lstat()
     except FileNotFoundError:
@@ -147,14 +146,14 @@ def _read_owner(descriptor: int) -> Mapping[str, Any] | None:
 
 
 def _may_be_alive(owner: Mapping[str, Any]) -> bool:
-    """Whether the process may be there; of one on another host, nobody here can tell."""
+    """Return whether the process may be running; on another host, it may."""
     if owner["host"] != socket.gethostname():
         return True
     try:
         os.kill(owner["pid"], 0)
     except ProcessLookupError:
         return False
-    except OSError:  # It belongs to somebody else.
+    except OSError:  # It belongs to another user.
         return True
     return True
 

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path, PurePath
 
 CONFIG_NAME = "config.json"
-"""How it was configured, for people and programs to read."""
+"""The configuration of the run, for people and programs to read."""
 
 RUN_FILE_NAME = "config.toml"
-"""What ``tpk train`` repeats it by."""
+"""The file from which ``tpk train`` repeats the run."""
 
 ATTEMPTS_NAME = "attempts.json"
-"""How often it was started, and how each time ended."""
+"""The times at which the run was started, and how each of them ended."""
 
 
 def is_own_command(script: str) -> bool:
-    """Whether the path of a script is that of ``tpk`` as it is installed, or as ``python -m tpk`` runs it."""
+    """Return whether a script is the command ``tpk``, as it is installed or as ``python -m tpk`` runs it."""
     path = PurePath(script)
     return path.stem == "tpk" or path.parts[-2:] == ("tpk", "__main__.py")
 

@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import platform
-import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from tpk.checkpoint.files import Checkpoint
-from tpk.durable_files import replace_file
-from tpk.errors import CheckpointError, Preempted, StopTraining, TpkError, in_one_line
+from tpk.errors import CheckpointError, TpkError
 from tpk.plugin.callback import Callback
 from tpk.plugin.description import described
 from tpk.train.epoch import steps_of_one_pass
@@ -31,11 +29,12 @@ from tpk.train.run.directory import (
     find_start,
     open_directory,
     run_log,
+    write_atomically,
     write_config,
     write_run_file,
 )
 from tpk.train.run.names import ATTEMPTS_NAME
-from tpk.train.run.report import known_directions
+from tpk.train.run.report import known_directions, outcome_of
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import RunOptions, TrainerProtocol
@@ -46,22 +45,23 @@ logger = logging.getLogger(__name__)
 class RunRecord:
     """One attempt at a run: its directory, lock and log, ``config.json``, the checkpoint to start from, the outcome.
 
-    A context manager. When it exits, it records how the attempt went, and closes the log and the directory. Nothing is
-    opened before `open`. Only the chief of several processes has a directory.
+    A context manager. When it exits, it records the outcome, and closes the log and the directory. Nothing is opened
+    before `open`. Only the chief process has a directory.
 
     Args:
         trainer: the trainer.
-        options: how long the training is, and where; callbacks may change them.
+        options: the length and the directory of the run; callbacks may change them.
         description: further contents of ``config.json``, which the trainer does not know.
         run_file: the text of ``config.toml``; empty for none.
-        is_one_pass: whether an epoch is one pass over the data, whatever the options say.
+        is_one_pass: whether an epoch is one pass over the data, regardless of the options.
         clock: returns the seconds since 1970.
 
     Raises:
         ConfigError: if an option is invalid.
 
     Attributes:
-        directory: where this process keeps the files of the run; None before `open`, and if it keeps none.
+        directory: the directory in which this process writes the files of the run; None before `open`, and if there is
+            none.
     """
 
     def __init__(
@@ -93,17 +93,17 @@ class RunRecord:
         return self._options.resume
 
     def open(self, callbacks: Sequence[Any], monitors: Sequence[Any]) -> Resumption | None:
-        """Open the directory and the log, find the checkpoint to start from, and describe the run in ``config.json``.
+        """Open the directory and the log, find the checkpoint to resume from, and describe the run in ``config.json``.
 
         Args:
             callbacks: all callbacks of the training; they may change its options first.
             monitors: all monitors of the training.
 
         Returns:
-            What resumes the training; None if it starts from the beginning.
+            The resumption of the training; None if it starts from the beginning.
 
         Raises:
-            ConfigError: if an option has an invalid value, or the directory is not a place for this run.
+            ConfigError: if an option is invalid, or the directory cannot be used for this run.
             CheckpointError: if a checkpoint is required and missing; in all processes.
         """
         self._configure(callbacks)
@@ -114,17 +114,15 @@ class RunRecord:
         self._files.enter_context(run_log(self.directory, logging.INFO if is_chief else logging.WARNING))
         if self.directory is not None:
             logger.info("run_dir: %s", self.directory)
-        start = None
-        if self.resume in ("auto", "must"):
-            start = self._find_common_start()
+        start = None if self.resume == "never" else self._find_common_start()
         if start is not None and self._description.get("session_init") is not None:
-            logger.info("session_init is not applied, since the run is resumed")
+            logger.info("session_init is not applied, because the run is resumed")
         self._starts_over = self.resume == "auto" and start is None
         resumption = None if start is None else Resumption(start)
         if self.directory is None:
             return resumption
         if self._starts_over:
-            logger.info("no complete checkpoint is there; starting afresh")
+            logger.info("no complete checkpoint found; starting from the beginning")
         given = {name: described(value) for name, value in self._description.items()}
         write_config(self.directory, {**describe_run(self._trainer, callbacks, monitors), **given})
         write_run_file(self.directory, self._run_file)
@@ -134,7 +132,7 @@ class RunRecord:
     def begin(self) -> None:
         """Record the directions of statistics, and let monitors set aside an attempt that left no checkpoint.
 
-        Called when the training is set up.
+        Called when the training has been set up.
         """
         if self._starts_over:
             self._trainer.monitors.start_over()
@@ -150,13 +148,14 @@ class RunRecord:
     ) -> None:
         with self._files:
             if self._attempt is not None:
+                end, reason = outcome_of(self._trainer, failure)
                 last = self._trainer.checkpoints.last_path
                 self._write(
                     attrs.evolve(
                         self._attempt,
                         ended=self._clock(),
-                        end=_kind_of(failure),
-                        reason=_reason_of(self._trainer, failure),
+                        end=end,
+                        reason=reason,
                         epoch=self._trainer.epoch_num,
                         step=self._trainer.global_step,
                         checkpoint=None if last is None else Path(last).name,
@@ -182,7 +181,7 @@ class RunRecord:
         options.starting_epoch, options.max_epoch = loop.starting_epoch, loop.max_epoch
 
     def _find_common_start(self) -> Checkpoint | None:
-        """Return the checkpoint that the chief finds, in all processes."""
+        """Return, in all processes, the checkpoint that the chief finds."""
         found, failure = None, None
         if self._trainer.is_chief and self._options.run_dir is not None:
             try:
@@ -190,15 +189,15 @@ class RunRecord:
             except CheckpointError as error:
                 failure = error
         fields = None if found is None else {**attrs.asdict(found, recurse=False), "directory": str(found.directory)}
-        told = (fields, None if failure is None else str(failure))
+        answer = (fields, None if failure is None else str(failure))
         process_group = self._trainer.strategy.process_group
-        fields, message = process_group.broadcast_object("the checkpoint to go on from", told)
+        fields, message = process_group.broadcast_object("the checkpoint to resume from", answer)
         if message is not None:
             raise failure or CheckpointError(message)
         return None if fields is None else Checkpoint(**fields)
 
     def _write_attempt(self, directory: Path, start: Checkpoint | None) -> None:
-        """Record that the attempt begins; this is on disk from the start."""
+        """Record the start of the attempt, so that it is on disk even if the process is killed."""
         try:
             self._earlier = read_attempts(directory)
         except TpkError as error:
@@ -215,32 +214,12 @@ class RunRecord:
         )
 
     def _write(self, attempt: Attempt) -> None:
-        """Write the attempts; a failure to do so neither ends the training nor hides what has ended it."""
+        """Write the attempts. A failure to do so does not end the training, nor hide the error that ended it."""
         assert self.directory is not None
         self._attempt = attempt
         content = {"attempts": [attrs.asdict(each) for each in [*self._earlier, attempt]]}
         path = self.directory / ATTEMPTS_NAME
         try:
-            replace_file(path, f"{json.dumps(content, indent=1)}\n".encode(), path.with_name(f".{ATTEMPTS_NAME}.new"))
+            write_atomically(path, f"{json.dumps(content, indent=1)}\n")
         except OSError as error:
             logger.warning("%s could not be written (%s): `tpk runs` will not know how this training went", path, error)
-
-
-def _kind_of(failure: BaseException | None) -> str:
-    if failure is None:
-        return "finished"
-    return "interrupted" if isinstance(failure, KeyboardInterrupt | Preempted) else "failed"
-
-
-def _reason_of(trainer: TrainerProtocol, failure: BaseException | None) -> str:
-    if isinstance(failure, Preempted):
-        return signal.Signals(failure.signum).name
-    if isinstance(failure, KeyboardInterrupt):
-        return "SIGINT (Ctrl-C)"
-    if failure is not None:
-        reason = in_one_line(failure)
-        notes = "".join(f"; {note}" for note in getattr(failure, "__notes__", ()) if note != reason)
-        return reason[:1000] + notes
-    if trainer.loop.ended_by is None:
-        return f"max_epoch={trainer.loop.max_epoch} is reached"
-    return str(trainer.loop.ended_by) if isinstance(trainer.loop.ended_by, StopTraining) else "the data ended"

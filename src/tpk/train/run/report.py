@@ -1,4 +1,4 @@
-"""Reports of how a training ends: the last lines of its log, and how to continue from there."""
+"""Reports of how a training ended: the last lines of its log, the reason, and how to resume."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ import tensorflow as tf
 from tpk.callbacks.statistics.epoch_means import EpochMeans
 from tpk.callbacks.statistics.followed import StatisticFollower, statistic_followers
 from tpk.errors import Preempted, StopTraining, add_note, in_one_line
+from tpk.text import human_duration
 from tpk.train.run.names import how_to_resume
 
 if TYPE_CHECKING:
@@ -30,14 +30,14 @@ def log_end(trainer: TrainerProtocol, end: Exception) -> None:
     if isinstance(end, StopTraining):
         logger.info("training ended %s: %s", steps_done(trainer), end)
     else:
-        # That of TensorFlow is a page about the graph.
+        # TensorFlow's own message is a page about the graph.
         reason = f": {end}" if "\n" not in f"{end}" else ""
         logger.info("the data ended %s%s", steps_done(trainer), reason)
         logger.debug("the end of the data: %s", end)
 
 
 def log_failure(trainer: TrainerProtocol, failure: BaseException) -> None:
-    """Log by what a training ends otherwise, unless that was said when what there is was saved."""
+    """Log the error or interruption that ends a training, unless it was logged when its checkpoint was saved."""
     if isinstance(failure, Preempted):
         return
     if isinstance(failure, KeyboardInterrupt):
@@ -46,29 +46,56 @@ def log_failure(trainer: TrainerProtocol, failure: BaseException) -> None:
         newest = trainer.checkpoints.newest()
         logger.warning("interrupted %s; %s", steps_done(trainer), what_is_saved(trainer, newest and newest.prefix))
         return
-    notes = "".join(f"; {note}" for note in getattr(failure, "__notes__", ()))
-    logger.error("training failed in %s: %s%s", trainer.loop.progress, in_one_line(failure), notes)
-    if isinstance(failure, tf.errors.OpError):  # A page; the traceback ends with what matters of it.
+    logger.error("training failed in %s: %s%s", trainer.loop.progress, in_one_line(failure), notes_of(failure))
+    if isinstance(failure, tf.errors.OpError):  # Its message is a page; this ends the traceback with the cause.
         add_note(failure, in_one_line(failure))
 
 
 def signal_message(trainer: TrainerProtocol, signum: int, saved: Path | None) -> str:
-    """Return the one line that says that a signal ends a training, what was saved, and how to go on."""
+    """Return a line that says which signal ends a training, what was saved, and how to resume."""
     name = signal.Signals(signum).name
     return f"{name} ended the training {steps_done(trainer)}; {what_is_saved(trainer, saved)}"
 
 
 def what_is_saved(trainer: TrainerProtocol, saved: Path | str | None) -> str:
-    """Say which checkpoint there is, and how to go on from it."""
+    """Return the path of a checkpoint and how to resume from it, as text."""
     if saved is None:
         return 'nothing is saved: that takes a run_dir (and callbacks=["ModelSaver"], to save at other times, too)'
     if trainer.run_dir is None or Path(saved).resolve().parent != trainer.run_dir.resolve():
-        return f'saved {saved}; session_init="{saved}" begins with its weights'
-    return f"saved {saved}; to go on from there: {how_to_resume(trainer.run_dir, sys.argv)}"
+        return f'saved {saved}; session_init="{saved}" starts from its weights'
+    return f"saved {saved}; to resume from it: {how_to_resume(trainer.run_dir, sys.argv)}"
+
+
+def notes_of(error: BaseException) -> str:
+    """Return the notes of an error, for the end of a line: each with a semicolon in front."""
+    return "".join(f"; {note}" for note in getattr(error, "__notes__", ()) if note != in_one_line(error))
+
+
+def outcome_of(trainer: TrainerProtocol, failure: BaseException | None) -> tuple[str, str]:
+    """Return how a training ended (``"finished"``, ``"interrupted"`` or ``"failed"``), and the reason.
+
+    Args:
+        trainer: the trainer.
+        failure: the error that left the training, if any.
+    """
+    if isinstance(failure, Preempted):
+        return "interrupted", signal.Signals(failure.signum).name
+    if isinstance(failure, KeyboardInterrupt):
+        return "interrupted", "SIGINT (Ctrl-C)"
+    if failure is not None:
+        return "failed", in_one_line(failure)[:1000] + notes_of(failure)
+    return "finished", _reason_of_end(trainer)
+
+
+def _reason_of_end(trainer: TrainerProtocol) -> str:
+    end = trainer.loop.ended_by
+    if end is None:
+        return f"max_epoch={trainer.loop.max_epoch} is reached"
+    return str(end) if isinstance(end, StopTraining) else "the data ended"
 
 
 def steps_done(trainer: TrainerProtocol) -> str:
-    """Say how far a training is."""
+    """Return how many steps a training has made, as text."""
     progress = trainer.loop.progress
     return (
         f"in epoch {progress.epoch_num}, after {progress.local_step + 1} of its {trainer.loop.steps_per_epoch} steps "
@@ -80,16 +107,15 @@ def steps_done(trainer: TrainerProtocol) -> str:
 def outcome_logged(
     trainer: TrainerProtocol, resumed_from: Path | None, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[None]:
-    """Within the context a training runs its loop; the chief logs how it went, if it ends in good order or by a signal.
+    """Log the outcome of a training whose loop runs within the context, if it ends normally or by a signal.
 
-    That is: how many steps it took and how long; the best values of the statistics of which it is known
-    whether they should fall or grow, because a callback follows them, and of the cost; where the last and the best
-    checkpoint are. What ended it before its
-    last epoch, and how it failed, is logged by `log_end` and `log_failure`.
+    The chief logs the number of steps and the time they took; the best values of the cost and of the statistics that a
+    callback follows; and the paths of the last and the best checkpoints. `log_end` and `log_failure` log why it ended
+    before its last epoch.
 
     Args:
         trainer: a trainer that is set up.
-        resumed_from: the checkpoint from which it goes on, if it does.
+        resumed_from: the checkpoint from which it was resumed, if any.
         clock: returns the time in seconds.
     """
     started, first_step = clock(), trainer.global_step
@@ -102,9 +128,9 @@ def outcome_logged(
 
 
 def known_directions(trainer: TrainerProtocol) -> dict[str, bool]:
-    """Return of which statistics it is known whether they become better by growing (True), or by falling.
+    """Return for each statistic with a known direction whether larger values are better.
 
-    These are what a callback follows, which come first, since they matter most; and the costs.
+    These are the statistics that callbacks follow, which come first because they matter most, and the costs.
     """
     plugins = list(trainer.hooks.plugins.values())
     directions = {cost: False for each in plugins if isinstance(each, EpochMeans) for cost in each.costs}
@@ -119,11 +145,9 @@ def _log(trainer: TrainerProtocol, seconds: float, first_step: int, resumed_from
     if resumed_from is not None and not steps and trainer.loop.failure is None:
         logger.info("%s", _finished(trainer, resumed_from))
     else:
-        reason = (
-            "" if trainer.loop.ended_by or trainer.loop.failure else f"max_epoch={trainer.loop.max_epoch} is reached: "
-        )
+        reason = "" if trainer.loop.ended_by or trainer.loop.failure else f"{_reason_of_end(trainer)}: "
         rate = f", {steps / seconds:.3g} steps/s" if steps and seconds > 0 else ""
-        logger.info("%strained %d steps in %s%s", reason, steps, _duration(seconds), rate)
+        logger.info("%strained %d steps in %s%s", reason, steps, human_duration(seconds), rate)
     followers = statistic_followers(list(trainer.hooks.plugins.values()))
     for line in (_best_values(trainer), _checkpoints(trainer, followers, resumed_from)):
         if line:
@@ -140,11 +164,10 @@ def _log(trainer: TrainerProtocol, seconds: float, first_step: int, resumed_from
 
 
 def _finished(trainer: TrainerProtocol, resumed_from: Path) -> str:
+    remedy = "resume it without the callback that ends it"
     if trainer.loop.ended_by is None:
-        reason = f"max_epoch={trainer.loop.max_epoch} is reached"
         remedy = f"give a max_epoch greater than {trainer.epoch_num}"
-    else:
-        reason, remedy = str(trainer.loop.ended_by), "resume it without the callback that ends it"
+    reason = _reason_of_end(trainer)
     return f"nothing to do: the run of {resumed_from} is finished, {reason}. To train longer, {remedy}."
 
 
@@ -159,14 +182,10 @@ def _best_values(trainer: TrainerProtocol) -> str:
 
 
 def _checkpoints(trainer: TrainerProtocol, followers: list[StatisticFollower], resumed_from: Path | None) -> str:
-    # After a signal, what was saved has been told, along with the way to go on.
+    # After a signal, the checkpoint has been logged already, along with how to resume.
     last = None if trainer.loop.failure else trainer.checkpoints.last_path or resumed_from
     known = [] if last is None else [f"the last is {last}"]
     known += [
         f"the best by {each.statistic.name} is {each.best_checkpoint}" for each in followers if each.best_checkpoint
     ]
     return f"checkpoints: {'; '.join(known)}" if known else ""
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.3g} s" if seconds < 60 else str(timedelta(seconds=round(seconds)))

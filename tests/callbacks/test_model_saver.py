@@ -256,7 +256,8 @@ class Full:
 def test_a_full_disk_ends_the_training_and_the_former_checkpoint_is_usable(tmp_path, monkeypatch, asynchronous):
     Full(monkeypatch, 3)
     trainer = Counting()
-    with pytest.raises(tpk.CheckpointError, match=rf"step 3 .*{tmp_path}: No space left on device\. Free disk space: .* MB"):
+    message = rf"step 3 .*{tmp_path}: No space left on device\. Free disk space: .* MB"
+    with pytest.raises(tpk.CheckpointError, match=message):
         trainer.train(
             callbacks=[tpk.ModelSaver(asynchronous=asynchronous)], steps_per_epoch=1, max_epoch=9, run_dir=tmp_path
         )

@@ -126,12 +126,13 @@ def test_a_pointer_may_say_where_it_is_itself(write, tmp_path):
 def test_a_damaged_pointer_is_an_error_that_names_what_is_there(write, tmp_path, content):
     prefix = write("run/model.ckpt")
     (tmp_path / "run" / "checkpoint").write_bytes(content)
-    with pytest.raises(CheckpointError, match=f"there is no checkpoint in the directory .*Give the path of one of these: {prefix}"):
+    message = f"there is no checkpoint in the directory .*Give the path of one of these: {prefix}"
+    with pytest.raises(CheckpointError, match=message):
         find_checkpoint(tmp_path / "run")
 
 
 def test_for_a_run_that_saved_none_it_is_said_what_saves_them(tmp_path):
-    with pytest.raises(CheckpointError, match=r"no checkpoint in the directory .*The callback 'ModelSaver' saves checkpoints"):
+    with pytest.raises(CheckpointError, match=r"no checkpoint in the directory .*'ModelSaver' saves checkpoints"):
         find_checkpoint(tmp_path)
 
 

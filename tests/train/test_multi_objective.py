@@ -503,7 +503,7 @@ def test_gradients_that_would_be_accumulated_by_each_train_op():
         trainer.setup_graph(SIGNATURE, tpk.FeedInput([batches(1)]), game, objectives)
 
     set_up_together(every=1)
-    with pytest.raises(tpk.ConfigError, match="each would accumulate by itself"):
+    with pytest.raises(tpk.ConfigError, match="each would accumulate separately"):
         set_up_together(every=2)
 
 

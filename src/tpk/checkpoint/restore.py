@@ -314,7 +314,7 @@ class Fit:
 
     @property
     def remarks(self) -> list[str]:
-        """What is unusual about it, for the log."""
+        """Notes for the log, such as a change of shape or dtype."""
         remarks = []
         if self.target.part:
             remarks.append(f"part of {self.stored_name}")
@@ -415,9 +415,8 @@ def format_table(rows: Sequence[Row], sources: Sequence[str]) -> tuple[str, bool
     is_whole = True
     for status in STATUSES:
         group = [row for row in rows if row.status == status]
-        # Among many that were loaded, show those with a note first.
-        shown = sorted(group, key=lambda row: not row.note)[: _MAX_ROWS[status]] if status == "loaded" else group
-        shown = shown[: _MAX_ROWS[status]]
+        # Rows with a note come first: among many that were loaded, these matter.
+        shown = sorted(group, key=lambda row: not row.note)[: _MAX_ROWS[status]]
         cells += [_cells(attrs.evolve(row, name=shorten(row.name, _MAX_NAME))) for row in _in_order(shown)]
         if len(shown) < len(group):
             cells.append((status, f"… and {len(group) - len(shown):,} more", "", "", ""))

@@ -105,7 +105,7 @@ def read_variables(prefix: str, variables: Sequence[Any]) -> dict[str, np.ndarra
 
 
 def assign_by_name(sess: Any, values: Mapping[str, np.ndarray], variables: Sequence[Any]) -> None:
-    """Assign `values`, by name, to those of `variables` that they include.
+    """Assign values to variables by name; variables without a value are left alone.
 
     Raises:
         CheckpointError: if a shape does not fit.

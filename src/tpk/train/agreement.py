@@ -90,6 +90,7 @@ class AgreedCheckpoints(Checkpoints):
 
     def __init__(self, trainer: TrainerProtocol, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(trainer)
+        self.unused_hooks = ()
         self._clock = clock
         self._met_at = clock()
         self._pace = 1
@@ -143,10 +144,6 @@ class AgreedCheckpoints(Checkpoints):
                 "of data, or infinite data.",
             )
             raise
-
-    @property
-    def _takes_part_in_steps(self) -> bool:
-        return True
 
     def _serve_requests(self) -> None:
         trainer = self.trainer

@@ -1,4 +1,4 @@
-"""Training with several costs, each minimized over its own part of the model: GANs, actor-critic."""
+"""Training with several costs, each minimized over a part of the model: GANs, actor-critic."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ UPDATES = ("in_turn", "together")
 
 
 class MultiObjectiveTrainer(TowerTrainer):
-    """Trains a model with several costs, on whatever devices and processes its strategy says.
+    """Trains a model with several costs, on the devices and processes of its strategy.
 
-    An objective is due in each step whose number is a multiple of its `every`. Steps count from 1 on through all
-    epochs, so a resumed training keeps the rhythm. At least one objective has ``every=1``, so that
-    each step minimizes something.
+    An objective is due in each step whose number is a multiple of its `every`. Steps are counted from 1 through all
+    epochs, so a resumed training continues the pattern. At least one objective has ``every=1``, so that each step
+    minimizes something.
 
-    - ``"in_turn"``: each due objective has its own run, in the order of the list; the later ones see what the
-      earlier ones have changed. Each run takes its own datapoint from the input for each tower. Each is a run with all
-      hooks, so per-step callbacks such as `RunUpdateOps` and moving averages take part in each; together they are one
-      step of `global_step`, which the first of them counts.
-    - ``"together"``: one run minimizes all due objectives. All their gradients are computed, from the same datapoint
-      and the same variables, before any of them is applied. Then each objective's optimizer updates its variables; of
-      objectives that train the same variable, those later in the list continue with its new value.
+    - ``"in_turn"``: each due objective has its own run, in the order of the list, so later ones see the updates of
+      earlier ones. Each run takes another datapoint from the input for each tower, and calls all hooks, including
+      per-step callbacks such as `RunUpdateOps` and moving averages. Together they are one step of `global_step`, which
+      the first run counts.
+    - ``"together"``: one run minimizes all due objectives. All gradients are computed from the same datapoint and the
+      same variables before any of them is applied. Then each objective's optimizer updates its variables. If several
+      objectives train the same variable, the later ones in the list continue with its new value.
 
-    Strategies whose towers do not wait for each other (``async``) refuse several objectives.
+    Strategies whose towers do not wait for each other (``async``) do not support several objectives.
 
-    Whichever objective a run updates: what it fetches from the training towers (the other costs, say) is computed from
-    the variables as they were before the update; see `Strategy.build`.
+    Regardless of the objective that a run updates, all tensors that it fetches from the training towers (such as the
+    other costs) are computed from the variables before the update; see `Strategy.build`.
 
     Args:
         strategy: how a step is replicated: an instance, a class, a name, or `tpk.use(name, **options)`.
         update: ``"in_turn"`` or ``"together"``.
-        precision: what towers compute in; see `TowerTrainer`.
+        precision: the dtype in which towers compute; see `TowerTrainer`.
         xla: whether towers are compiled; see `TowerTrainer`.
-        steps_per_run: how many steps one run of the session makes; see `tpk.session.many_steps`. More than one need
-            objectives that are all minimized together, in each step.
+        steps_per_run: the number of steps in one run of the session; see `tpk.session.many_steps`. More than one
+            requires that all objectives are minimized together in each step.
 
     Raises:
-        ConfigError: if `update` is neither of the two, the precision is unknown, or this TensorFlow has no XLA.
+        ConfigError: if `update` or the precision is unknown, or this TensorFlow has no XLA.
 
     Example:
         ```python
@@ -94,23 +94,23 @@ class MultiObjectiveTrainer(TowerTrainer):
         get_costs: Callable[..., Any],
         objectives: Sequence[Objective],
     ) -> None:
-        """Build the training towers and the train ops, inside the trainer's graph.
+        """Build the training towers and the train ops in the trainer's graph.
 
         Args:
             input_signature: a `tf.TensorSpec(shape, dtype, name)` for each input of the model.
-            input_source: where the data comes from; see `tpk.input_source`.
-            get_costs: the tower function: takes the input tensors, returns a dict of costs by their names.
-            objectives: what is minimized, in order; each names one of the costs. They may train the same variables.
+            input_source: provides the data; see `tpk.input_source`.
+            get_costs: the tower function: takes the input tensors, returns a dict of costs by name.
+            objectives: the objectives in order; each names one of the costs. They may train the same variables.
 
         Raises:
             TrainerStateError: if the graph was set up before.
-            ConfigError: if there is no objective, two have one name, or no objective has ``every=1``; or if the
+            ConfigError: if `objectives` is empty, two have the same name, or no objective has ``every=1``; or if the
                 strategy or an optimizer does not support them.
-            InputError, TowerError: if one of the others is not as it should be.
+            InputError, TowerError: if another argument is invalid.
         """
         self._objectives = _checked(objectives)
         if self.update == "together":
-            groups = _sets_that_are_due(self._objectives)
+            groups = _due_sets(self._objectives)
         else:
             groups = [(position,) for position in range(len(self._objectives))]
         minimized = [self.scale_loss(objective) for objective in self._objectives]
@@ -145,7 +145,7 @@ class MultiObjectiveTrainer(TowerTrainer):
 
 def _checked(objectives: Sequence[Objective]) -> tuple[Objective, ...]:
     if not objectives:
-        raise ConfigError("there is no objective, so there is nothing to train. Give one or more tpk.Objective.")
+        raise ConfigError("objectives is empty, so there is nothing to train. Give one or more tpk.Objective.")
     for objective in objectives:
         if not isinstance(objective, Objective):
             raise ConfigError(f"expected objectives, each a tpk.Objective; got {objective!r}.")
@@ -166,30 +166,31 @@ def _checked(objectives: Sequence[Objective]) -> tuple[Objective, ...]:
 
 
 def _due(objectives: Sequence[Objective], step: int) -> tuple[int, ...]:
-    """The positions of the objectives that are due in the step of this number."""
+    """Return the positions of the objectives that are due in a step."""
     return tuple(position for position, objective in enumerate(objectives) if step % objective.every == 0)
 
 
-def _sets_that_are_due(objectives: Sequence[Objective]) -> list[tuple[int, ...]]:
-    """The positions of the objectives that are due together in some step, each set of them once.
+def _due_sets(objectives: Sequence[Objective]) -> list[tuple[int, ...]]:
+    """Return each set of objectives that are due together in some step, as their positions.
 
-    Whatever is due in a step is also due, and nothing else, in the step of the least common multiple of its periods.
+    The objectives that are due in a step are also due, and no others, in the step whose number is the least common
+    multiple of their periods.
     """
     periods = sorted({objective.every for objective in objectives})
-    some = chain.from_iterable(combinations(periods, count) for count in range(1, len(periods) + 1))
-    return sorted({_due(objectives, lcm(*chosen)) for chosen in some}, key=lambda due: (len(due), due))
+    subsets = chain.from_iterable(combinations(periods, count) for count in range(1, len(periods) + 1))
+    return sorted({_due(objectives, lcm(*subset)) for subset in subsets}, key=lambda due: (len(due), due))
 
 
 def _not_accumulating(objective: Objective) -> Objective:
-    """The objective, whose optimizer must not accumulate gradients."""
+    """Return the objective, which raises an error if its optimizer accumulates gradients."""
 
     def get_optimizer() -> Any:
         optimizer = objective.get_optimizer()
         if any(isinstance(each, AccumGradOptimizer) for each in unwrapped(optimizer)):
             raise ConfigError(
-                "an AccumGradOptimizer cannot be part of several train ops, because each would accumulate by "
-                "itself; but update='together' makes one for each set of objectives that are due in a step. Let "
-                "all objectives have every=1, or use update='in_turn'."
+                "an AccumGradOptimizer cannot be part of several train ops, because each would accumulate separately. "
+                "But update='together' has a train op for each set of objectives that are due in a step. Give all "
+                "objectives every=1, or use update='in_turn'."
             )
         return optimizer
 

@@ -1,16 +1,16 @@
-"""Named trainers: each is a strategy with the input that suits it.
+"""Named trainers: each is a `SingleCostTrainer` with one strategy.
 
-All of them take the options `precision`, `xla` and `steps_per_run` of `TowerTrainer`. (Trainers that cannot make
-several steps in a run raise an error.)
+All of them have the options `precision`, `xla` and `steps_per_run` of `TowerTrainer`. (A trainer that cannot make
+several steps in a run raises an error.)
 
-Those whose towers train in step take `average`. By default, the gradients of all towers of all processes are averaged:
-each tower counts the same, so with batches of the same size the learning rate is the one for a single tower on their
-concatenation, whatever the number of towers. With ``average=False`` they are summed up, as if the learning rate were
+Synchronous trainers have the option `average`. By default, the gradients of all towers of all processes are averaged.
+So with batches of the same size, the learning rate is the same as for a single tower on their concatenation,
+regardless of the number of towers. With ``average=False``, gradients are summed, as if the learning rate were
 multiplied by the number of towers. To average within a worker and sum over workers, as tensorpack's
-`DistributedTrainerReplicated` does, take ``average=False`` and divide the learning rate by the number of devices of a
+`DistributedTrainerReplicated` does, use ``average=False``, and divide the learning rate by the number of devices of a
 worker.
 
-On GPUs, a dataflow is staged (`StagingInput`) by default, but for `AsyncMultiGPUTrainer`.
+On GPUs, a dataflow is staged (`StagingInput`) by default, except by `AsyncMultiGPUTrainer`.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _on_one_device = also_spelled(gpus=_ONE_DEVICE, devices=_ONE_DEVICE, tower=_ONE_
 
 @_on_one_device
 class SimpleTrainer(SingleCostTrainer):
-    """Trains on one device; a dataflow is fed with each step.
+    """Trains on one device, and feeds a dataflow with each step.
 
-    The simplest there is, and the easiest to debug: data code runs in the training thread. With several steps in a run,
+    The simplest trainer, and the easiest to debug: data code runs in the training thread. With several steps in a run,
     the dataflow comes from a queue.
     """
 
@@ -47,7 +47,7 @@ class SimpleTrainer(SingleCostTrainer):
 
 @_on_one_device
 class QueueInputTrainer(SingleCostTrainer):
-    """Trains on one device; a dataflow is put into a queue by a thread, while the step computes."""
+    """Trains on one device. A thread puts a dataflow into a queue while the step computes."""
 
     def __init__(self, precision: str = "float32", xla: bool = False, steps_per_run: int = 1) -> None:
         super().__init__("single", precision, xla, steps_per_run)
@@ -57,10 +57,10 @@ class QueueInputTrainer(SingleCostTrainer):
 class NoOpTrainer(QueueInputTrainer):
     """Runs only the callbacks: it has the graph of `QueueInputTrainer`, and its steps do nothing.
 
-    Use it to evaluate, export or time a model or a checkpoint with callbacks. A step counts
-    in ``global_step`` all the same, but takes no data (unless a callback fetches what needs some, or a `FeedInput`
-    feeds it) and changes no variable; for callbacks at the end of an epoch, ``steps_per_epoch=0`` will do. It makes
-    one step in a run, and has one device.
+    Use it to evaluate, export or time a model or a checkpoint with callbacks. A step counts in ``global_step``, but
+    changes no variable, and takes no data (unless a callback fetches a tensor that needs it, or a `FeedInput` feeds
+    it). For callbacks at the end of an epoch, ``steps_per_epoch=0`` is enough. It makes one step in a run, on one
+    device.
 
     Example:
         ```python
@@ -73,21 +73,21 @@ class NoOpTrainer(QueueInputTrainer):
     """
 
     def run_step(self) -> None:
-        """Run nothing but what callbacks ask for."""
+        """Run only the fetches of callbacks."""
         self.hooked_sess.run([])
 
 
 @also_spelled(DEVICE_SPELLINGS, use_nccl=USE_NCCL, gpu_prefetch=GPU_PREFETCH)
 class SyncMultiGPUTrainerReplicated(SingleCostTrainer):
-    """Trains a whole replicate on each device; gradients are all-reduced. See `ReplicatedStrategy`.
+    """Trains a replica of the model on each device; gradients are all-reduced. See `ReplicatedStrategy`.
 
     Args:
-        devices: a count, indices, or device strings; GPUs where there are any, else logical CPU devices.
-        average: whether the gradients of the towers are averaged, else summed up; see the module.
+        devices: a number, indices, or device strings; GPUs if there are any, otherwise logical CPU devices.
+        average: whether the gradients of the towers are averaged instead of summed; see the module.
         mode: how gradients are all-reduced: ``auto``, ``copy``, ``cpu`` or ``nccl``.
-        sync_variables: how non-trainable variables, such as the statistics of batch normalization, agree at the end of
-            each epoch: ``"broadcast"`` gives all towers the values of the first one, ``"mean"`` the mean; None changes
-            nothing. `ReplicatedStrategy` describes what each costs, and what is exact.
+        sync_variables: how non-trainable variables, such as the statistics of batch normalization, are synchronized at
+            the end of each epoch: ``"broadcast"`` assigns the values of the first tower to all, ``"mean"`` the mean;
+            None for not at all. `ReplicatedStrategy` describes the cost and the exactness of each.
     """
 
     def __init__(
@@ -106,12 +106,12 @@ class SyncMultiGPUTrainerReplicated(SingleCostTrainer):
 
 @also_spelled(DEVICE_SPELLINGS, gpu_prefetch=GPU_PREFETCH)
 class SyncMultiGPUTrainerParameterServer(SingleCostTrainer):
-    """Trains on several devices that share the variables, and are in step. See `ParameterServerStrategy`.
+    """Trains synchronously on several devices that share the variables. See `ParameterServerStrategy`.
 
     Args:
-        devices: a count, indices, or device strings; GPUs where there are any, else logical CPU devices.
-        ps_device: where the variables are: ``"gpu"`` distributes them over the devices; ``"cpu"``; None chooses.
-        average: whether the gradients of the towers are averaged, else summed up; see the module.
+        devices: a number, indices, or device strings; GPUs if there are any, otherwise logical CPU devices.
+        ps_device: the place of the variables: ``"gpu"`` distributes them over the devices; ``"cpu"``; None chooses.
+        average: whether the gradients of the towers are averaged instead of summed; see the module.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class SyncMultiGPUTrainerParameterServer(SingleCostTrainer):
 
 
 SyncMultiGPUTrainer = SyncMultiGPUTrainerParameterServer
-"""The name for users who do not care where the variables are."""
+"""An alias for users who do not care about the place of the variables."""
 
 
 @also_spelled(DEVICE_SPELLINGS, average=SCALE_GRADIENT)
@@ -136,7 +136,7 @@ class AsyncMultiGPUTrainer(SingleCostTrainer):
     """Trains on several devices that share the variables, and do not wait for each other. See `AsyncStrategy`.
 
     Args:
-        devices: a count, indices, or device strings; GPUs where there are any, else logical CPU devices.
+        devices: a number, indices, or device strings; GPUs if there are any, otherwise logical CPU devices.
         scale_gradient: whether gradients are divided by the number of devices.
     """
 
@@ -158,12 +158,12 @@ class CollectiveTrainer(SingleCostTrainer):
     """Trains in several processes, whose gradients TensorFlow all-reduces. See `CollectiveStrategy`.
 
     Args:
-        devices: the devices of this process: a count, indices, or device strings.
-        cluster: the processes: a `Cluster`, or a mapping with the structure of TF_CONFIG; None to look into the
+        devices: the devices of this process: a number, indices, or device strings.
+        cluster: the processes: a `Cluster`, or a mapping with the structure of TF_CONFIG; None to read it from the
             environment.
-        communication: how gradients travel between processes: ``auto``, ``ring``, ``nccl`` or
-            ``shared_memory``; see `CollectiveStrategy`.
-        average: whether the gradients of all towers of all processes are averaged, else summed up; see the module.
+        communication: how gradients are sent between processes: ``auto``, ``ring``, ``nccl`` or ``shared_memory``; see
+            `CollectiveStrategy`.
+        average: whether the gradients of all towers of all processes are averaged instead of summed; see the module.
         sync_variables: as for `SyncMultiGPUTrainerReplicated`, over the devices of this process; then all processes
             get the values of the chief.
     """
@@ -185,13 +185,13 @@ class CollectiveTrainer(SingleCostTrainer):
 
 @also_spelled({**DEVICE_SPELLINGS, "server": "cluster"}, gpu_prefetch=GPU_PREFETCH)
 class DistributedReplicatedTrainer(SingleCostTrainer):
-    """Trains in several workers that stay in step, with parameter servers. See `DistributedReplicatedStrategy`.
+    """Trains synchronously in several workers, with parameter servers. See `DistributedReplicatedStrategy`.
 
     Args:
-        devices: the devices of this worker: a count, indices, or device strings.
+        devices: the devices of this worker: a number, indices, or device strings.
         cluster: the processes: a `Cluster`, a mapping with the structure of TF_CONFIG, or the
-            `tf.compat.v1.train.Server` of this process; None to look into the environment.
-        average: whether the gradients of all towers of all workers are averaged, else summed up; see the module.
+            `tf.compat.v1.train.Server` of this process; None to read it from the environment.
+        average: whether the gradients of all towers of all workers are averaged instead of summed; see the module.
     """
 
     def __init__(
@@ -212,10 +212,10 @@ class DistributedParameterServerTrainer(SingleCostTrainer):
     """Trains in several workers that do not wait for each other. See `DistributedParameterServerStrategy`.
 
     Args:
-        devices: the devices of this worker: a count, indices, or device strings.
+        devices: the devices of this worker: a number, indices, or device strings.
         cluster: the processes: a `Cluster`, a mapping with the structure of TF_CONFIG, or the
-            `tf.compat.v1.train.Server` of this process; None to look into the environment.
-        average: whether the gradients of the towers of this worker are averaged, else summed up; see the module.
+            `tf.compat.v1.train.Server` of this process; None to read it from the environment.
+        average: whether the gradients of the towers of this worker are averaged instead of summed; see the module.
     """
 
     def __init__(

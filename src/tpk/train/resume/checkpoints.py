@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -82,6 +82,7 @@ class Checkpoints(Callback):
 
     def __init__(self, trainer: TrainerProtocol) -> None:
         self.trainer = trainer
+        self.unused_hooks: Collection[str] = ("trigger_step",)
         self._savers: list[Saver] = []
         self._requests: list[CheckpointSeries] = []
         self._epoch_that_is_over: int | None = None
@@ -116,6 +117,7 @@ class Checkpoints(Callback):
                     "each other's files. Give one of them another checkpoint_dir."
                 )
         self._savers.append(saver)
+        self.unused_hooks = ()
 
     def request(self, series: CheckpointSeries) -> None:
         """Request a checkpoint of this moment. It is taken when all other plugins have been called."""
@@ -215,13 +217,6 @@ class Checkpoints(Callback):
         """The number of the signal that ends the training, if any."""
         return self.trainer.loop.stop.signum
 
-    def hook_implementations(self) -> dict[str, Callable[..., Any]]:
-        """Return the hooks, without the one in the step if there is no saver."""
-        hooks = super().hook_implementations()
-        if not self._takes_part_in_steps:
-            del hooks["trigger_step"]
-        return hooks
-
     @hookimpl(trylast=True)
     def before_train(self, trainer: TrainerProtocol) -> None:
         """Take a checkpoint of the beginning, if one was requested."""
@@ -265,10 +260,6 @@ class Checkpoints(Callback):
         finally:
             if self._own_series is not None:
                 self._own_series.close()
-
-    @property
-    def _takes_part_in_steps(self) -> bool:
-        return bool(self._savers)
 
     def _serve_requests(self) -> None:
         """Take the requested checkpoints; several processes agree on it first."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import reprlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -128,6 +128,7 @@ class Resumption(Callback):
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
         self._state: Mapping[str, Any] = checkpoint.state
+        self.unused_hooks = ["before_epoch" if self._state["epoch_is_over"] else "before_train"]
         self._values: Mapping[str, np.ndarray] | None = None
 
     @property
@@ -170,12 +171,6 @@ class Resumption(Callback):
         """Restore the second part, if the checkpoint was taken within an epoch."""
         if self._values is not None:
             self._finish(trainer)
-
-    def hook_implementations(self) -> dict[str, Callable[..., Any]]:
-        """Return the hook that restores the second part."""
-        return (
-            {"before_train": self.before_train} if self._state["epoch_is_over"] else {"before_epoch": self.before_epoch}
-        )
 
     def _finish(self, trainer: TrainerProtocol) -> None:
         assert self._values is not None

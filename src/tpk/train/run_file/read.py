@@ -171,7 +171,7 @@ def _named(value: Any, key: str, file: str) -> Use:
 
 
 def _value(value: Any, key: str, file: str) -> Any:
-    """Return a value in which tables with ``use`` and ``ref`` are replaced by what they mean."""
+    """Return a value in which tables with ``use`` and ``ref`` are replaced by `Use` and `Ref`."""
     if isinstance(value, list):
         return [_value(item, f"{key}.{index}", file) for index, item in enumerate(value)]
     if not isinstance(value, dict):
@@ -192,7 +192,7 @@ def _value(value: Any, key: str, file: str) -> Any:
 
 
 def _uses(value: Any, key: str = "", kind: str = "") -> Iterator[tuple[str, str, Use | Ref]]:
-    """Yield everything that is named, with its key, and the kind of plugin that is expected there, if any."""
+    """Yield each `Use` and `Ref` in a value, with its key and the expected kind of plugin, if any."""
     if isinstance(value, Ref):
         yield key, "", value
         return
@@ -207,7 +207,7 @@ def _uses(value: Any, key: str = "", kind: str = "") -> Iterator[tuple[str, str,
 
 
 def _check_use(kind: str, found: Use | Ref, where: str) -> None:
-    """Import what is named, and check that it takes the options.
+    """Import the named object, and check that it takes the options.
 
     Raises:
         ConfigError: if the name cannot be imported, or an option is unknown.
@@ -215,7 +215,7 @@ def _check_use(kind: str, found: Use | Ref, where: str) -> None:
     catalog = get_catalog()
     name = found.target if isinstance(found, Ref) else found.name
     if ":" not in name and not kind:
-        return  # A plugin in a plugin, which alone knows its kind.
+        return  # An option of a plugin; only that plugin knows its kind.
     try:
         if kind == "trainer" and names_strategy(name):
             kind = "strategy"

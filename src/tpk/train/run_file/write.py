@@ -112,7 +112,7 @@ def _without_none(value: Any) -> Any:
 
 
 def _module_directories() -> list[str]:
-    """Return the directories that this process imports modules from, except those of the installation."""
+    """Return the directories from which this process imports modules, except the directories of the installation."""
     stdlib = Path(sysconfig.get_path("stdlib")).resolve()
     installed = {Path(path).resolve() for path in sysconfig.get_paths().values()}
     found = [Path(path).resolve() for path in sys.path]

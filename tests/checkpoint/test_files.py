@@ -330,7 +330,7 @@ def test_a_failure_leaves_nothing_and_names_path_and_space(tmp_path, directory):
 
     before = names(tmp_path)
     with pytest.raises(
-        CheckpointError, match=rf"step 3 .* {tmp_path}: .*No space left on device\. Free there: \d+.*MB"
+        CheckpointError, match=rf"step 3 .* {tmp_path}: .*No space left on device\. Free disk space: \d+.*MB"
     ):
         directory.write(3, full, {})
     assert names(tmp_path) == before
@@ -350,7 +350,7 @@ def test_what_a_killed_process_was_writing_is_removed(tmp_path, directory, caplo
     CheckpointDirectory(tmp_path).prepare()
     others = [".writing-min-cost-3.index", "model-of-another-kind.data-00000-of-00001"]
     assert names(tmp_path) == sorted([*before, *others])
-    assert "never finished" in caplog.text
+    assert "was not finished" in caplog.text
 
 
 def test_nothing_is_written_through_a_link_wherever_one_was_put(tmp_path, directory):

@@ -214,7 +214,7 @@ def test_a_path_as_session_init_is_a_warm_start(tmp_path, caplog, strategy, init
     assert values["learning_rate"] == np.float32(0.25 if is_warm else 0.1)
     assert values["global_step"] == (0 if is_warm else stored["global_step"])
     assert (np.abs(values["w/Momentum"]).max() == 0) == is_warm
-    told = [message for message in caplog.messages if "left alone: global_step, learning_rate, " in message]
+    told = [message for message in caplog.messages if "are ignored: global_step, learning_rate, " in message]
     assert len(told) == is_warm
 
 

@@ -472,7 +472,7 @@ def test_an_unknown_way_to_update():
 @pytest.mark.parametrize(
     ("objectives", "message"),
     [
-        ([], "no objective"),
+        ([], "objectives is empty"),
         ([Objective(sgd)], "position 0 has no name"),
         ([Objective(sgd, name="f"), Objective(sgd, name="f")], "several objectives are called 'f'"),
         ([("f", sgd)], "each a tpk.Objective"),

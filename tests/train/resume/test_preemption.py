@@ -77,8 +77,8 @@ def test_ctrl_c_leaves_a_resumable_run_and_is_raised(tmp_path, caplog):
     assert sender.finished_at == 7
     assert state(tmp_path, 7)["epoch_is_over"] is False
     line = (
-        f"SIGINT ended the training in epoch 2, after 2 of its 5 steps (7 in all); saved {tmp_path}/model-7; to go on "
-        f'from there: run_dir="{tmp_path}", resume="auto"'
+        f"SIGINT ended the training in epoch 2, after 2 of its 5 steps (7 in all); saved {tmp_path}/model-7; to "
+        f'resume from it: run_dir="{tmp_path}", resume="auto"'
     )
     assert [record.levelname for record in caplog.records if record.message == line] == ["WARNING"]
     assert max(record.levelno for record in caplog.records) == logging.WARNING

@@ -512,7 +512,7 @@ def test_a_refused_resume_leaves_the_records_as_they_are(tmp_path):
 
 
 def test_a_directory_from_which_tensorflow_could_not_read_is_refused_before_the_training(tmp_path):
-    with pytest.raises(tpk.CheckpointError, match=r"a\[1\].* for a pattern. Name another directory"):
+    with pytest.raises(tpk.CheckpointError, match=r"a\[1\].* as wildcards. Use another directory"):
         run(tmp_path / "a[1]", max_epoch=1)
 
 

@@ -101,7 +101,7 @@ def move(run_dir):
 def test_a_directory_that_is_removed_ends_the_training_with_an_error(tmp_path, remove, step, saver):
     run_dir = tmp_path / "run"
     with pytest.raises(
-        tpk.CheckpointError, match=rf"run_dir '{run_dir}' was removed or moved.*start the training again"
+        tpk.CheckpointError, match=rf"run_dir '{run_dir}' was removed or moved.*Start the training again"
     ):
         train(run_dir, At(step, remove), *saver)
     # TensorFlow would have made it anew, for a checkpoint without the rest.

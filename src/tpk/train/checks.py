@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from tpk.callbacks.statistics.followed import statistic_followers
 from tpk.errors import ConfigError, TrainerStateError
 from tpk.graph.determinism import warn_of_stateful_random_ops
 from tpk.graph.reports.overview import log_model_overview
@@ -50,6 +52,11 @@ def check_steps_per_run(trainer: TrainerProtocol) -> None:
             f"{what}: {type(source).__name__} feeds the data of one step with each run. Use an input in the graph, "
             "such as data=tpk.QueueInput(flow)."
         )
+
+
+def followed_statistics(plugins: Sequence[Any]) -> list[str]:
+    """Return the names of the statistics that some of the plugins follow."""
+    return [follower.statistic.name for follower in statistic_followers(plugins)]
 
 
 def check_graph(trainer: TrainerProtocol) -> None:

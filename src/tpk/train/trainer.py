@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tpk.callbacks.statistics.followed import statistic_followers
 from tpk.errors import TrainerStateError, without_frames
 from tpk.graph.random import set_process_index, step_reads
 from tpk.graph.steps import StepCounter, get_global_step_var
@@ -19,7 +18,7 @@ from tpk.session import HookedSession, as_session_creator
 from tpk.strategies.base import NullStrategy, Strategy
 from tpk.tower.handle import TowerHandles
 from tpk.train.agreement import check_agreement, make_checkpoints
-from tpk.train.checks import check_graph, check_steps_per_run
+from tpk.train.checks import check_graph, check_steps_per_run, followed_statistics
 from tpk.train.loop import TrainLoop
 from tpk.train.phases import Phases
 from tpk.train.reproducibility import check_determinism, reproducible
@@ -343,7 +342,7 @@ class Trainer(Plugin):
             callbacks, monitors = self.resolve_plugins(callbacks, monitors)
             self.checkpoints = make_checkpoints(self)
             given = [self.strategy, *self.registered_callbacks, *callbacks, *monitors]
-            followed = [follower.statistic.name for follower in statistic_followers(given)]
+            followed = followed_statistics(given)
             self.monitors = Monitors(self, monitors, is_chief=self.is_chief, followed=followed)
             here = [each for each in given if self.is_chief or (isinstance(each, Callback) and not each.chief_only)]
             self.hooks.register_all([self, *here])

@@ -167,7 +167,7 @@ class BatchDataByShape(LookaheadDataFlow):
             return np.shape(datapoint[self.idx])
         except (LookupError, TypeError) as error:
             raise InputError(
-                f"BatchDataByShape: datapoint {number} has no component {self.idx!r}, but "
+                f"BatchDataByShape: datapoint {number} has no component {self.idx!r}: it "
                 f"{describe_components(datapoint)}"
             ) from error
         except ValueError as error:
@@ -253,8 +253,8 @@ class Joiner:
             actual, expected = getattr(array, what), getattr(first, what)
             if actual != expected and not (what == "dtype" and actual.kind == expected.kind and actual.kind in "SU"):
                 raise InputError(
-                    f"{self.owner}: component {component!r} of datapoint {number} has {what} {actual}, but that of "
-                    f"datapoint {self._numbers[0]}, the first of its batch, has {what} {expected}; "
+                    f"{self.owner}: component {component!r} has {what} {actual} in datapoint {number}, but "
+                    f"{expected} in datapoint {self._numbers[0]}, the first of its batch; "
                     "make them equal before batching, or batch with use_list=True"
                 )
 
@@ -339,23 +339,22 @@ class Joiner:
 
     def _misfit(self, datapoints: Sequence[Any]) -> InputError:
         """Return the error for datapoints that do not all have the same components."""
-        found = [self._components(*each) for each in zip(datapoints, self._numbers, strict=True)]
-        kind, components = found[0]
-        row = next(row for row, each in enumerate(found) if each[0] != kind or set(each[1]) != set(components))
-        return InputError(
-            f"{self.owner}: datapoint {self._numbers[row]} has the components {found[row][1]} ({found[row][0]}), but "
-            f"datapoint {self._numbers[0]}, the first of its batch, has {components} ({kind})"
-        )
+        found = list(map(_components, datapoints))
+        row = next(row for row, components in enumerate(found) if components is None or components != found[0])
+        message = f"{self.owner}: datapoint {self._numbers[row]} {describe_components(datapoints[row])}"
+        if found[row] is None:
+            message += "; it needs one component for each input of the model, as in [image, label] or [image]"
+        else:
+            first = describe_components(datapoints[0])
+            message += f", but datapoint {self._numbers[0]}, the first of its batch, {first}"
+        return InputError(message)
 
-    def _components(self, datapoint: Any, number: int) -> tuple[str, list[Any]]:
-        if isinstance(datapoint, Mapping):
-            return "dict", list(datapoint)
-        if isinstance(datapoint, (list, tuple)):
-            return "list", list(range(len(datapoint)))
-        raise InputError(
-            f"{self.owner}: datapoint {number} is not a list, tuple or dict but {type(datapoint).__name__}. It needs a "
-            "component for each input of the model, as in [image, label]; for one input, write [image]."
-        )
+
+def _components(datapoint: Any) -> Any:
+    """Return the names or the number of the components; None if it has none."""
+    if isinstance(datapoint, Mapping):
+        return set(datapoint)
+    return len(datapoint) if isinstance(datapoint, (list, tuple)) else None
 
 
 _PYTHON_NUMBERS = frozenset({bool, int, float, complex})

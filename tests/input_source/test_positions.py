@@ -365,7 +365,7 @@ def test_data_that_has_become_less_is_refused(drive, specs):
 def test_how_far_ahead_something_reads_must_be_known_before(drive, specs):
     with drive(FeedInput(FLOWS["list"]()), specs("number")) as training:
         training.first_components(3)
-        with pytest.raises(InputError, match="Set its max_ahead"):
+        with pytest.raises(InputError, match="set max_ahead"):
             training.source.state_dict(ahead=1)
     source = FeedInput(FLOWS["list"]())
     source.max_ahead = 2

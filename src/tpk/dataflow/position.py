@@ -199,17 +199,22 @@ _STATE_EVERY = 16
 
 
 class PositionTrail:
-    """The recent positions of a reader that is ahead of its consumer.
+    """Counts the datapoints of a reader, and knows its recent positions if it is ahead of its consumer.
 
-    The thread that iterates calls `advance` after each datapoint. Another thread may call `state_at`.
+    The thread that iterates calls `advance` after each datapoint. Another thread may call `state_at` if the reader may
+    be ahead.
 
     Args:
         position: the position of the reader.
         horizon: the number of datapoints that the reader may be ahead.
+
+    Attributes:
+        index: the number of datapoints delivered.
     """
 
     def __init__(self, position: Position, horizon: int) -> None:
         self._position = position
+        self._keeps_states = horizon > 0
         self._states: deque[tuple[int, dict[str, Any]]] = deque(maxlen=horizon // _STATE_EVERY + 3)
         self.index = 0
 
@@ -217,12 +222,19 @@ class PositionTrail:
         """Forget earlier positions; `index` datapoints were delivered."""
         self._states.clear()
         self.index = index
-        self._states.append((index, self._position.state_dict()))
+        if self._keeps_states:
+            self._states.append((index, self._position.state_dict()))
 
     def advance(self) -> None:
         """Record that one more datapoint was delivered."""
         self.index += 1
-        if self.index % _STATE_EVERY == 0:
+        if self._keeps_states and self.index % _STATE_EVERY == 0:
+            self._states.append((self.index, self._position.state_dict()))
+
+    def stop(self) -> None:
+        """Keep the current position, because the flow is about to be closed."""
+        if not self._keeps_states:
+            self._keeps_states = True
             self._states.append((self.index, self._position.state_dict()))
 
     def state_at(self, index: int) -> dict[str, Any]:
@@ -231,10 +243,15 @@ class PositionTrail:
         Raises:
             InputError: that is longer ago than the horizon.
         """
+        if index == self.index and not self._keeps_states:
+            return {"position": self._position.state_dict(), "skip": 0}
         for known, state in reversed(self._states.copy()):
             if known <= index:
                 return {"position": state, "skip": index - known}
-        raise InputError(f"the position after datapoint {index} is no longer known; the reader is at {self.index}")
+        raise InputError(
+            f"the position after datapoint {index} is no longer known; the reader is at {self.index}. If something "
+            "takes datapoints ahead of the steps, set max_ahead of the input source before the training starts"
+        )
 
 
 def has_state(flow: object) -> bool:

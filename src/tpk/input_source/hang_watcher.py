@@ -22,13 +22,15 @@ class DataCode(Protocol):
 
     Attributes:
         owner: the name of its input source, for messages.
-        index: how many datapoints it has delivered.
         busy_thread: the identifier of the thread that is running it, or 0.
     """
 
     owner: str
-    index: int
     busy_thread: int
+
+    @property
+    def index(self) -> int:
+        """How many datapoints it has delivered."""
 
 
 @attrs.define(eq=False)

@@ -55,7 +55,6 @@ class DatapointStream:
         may_be_empty: as above.
         owner: the name of the input source.
         resumed_at: how many datapoints had been used before the last start: 0, unless a state was loaded.
-        index: how many datapoints have been delivered, counted from `resumed_at`.
         busy_thread: the identifier of the thread that is in the flow's code, or 0.
 
     Raises:
@@ -69,10 +68,9 @@ class DatapointStream:
         self.may_be_empty = may_be_empty
         self.owner = owner
         self.resumed_at = 0
-        self.index = 0
         self.busy_thread = 0
         self.position = Position(flow)
-        self._trail: PositionTrail | None = None
+        self._trail = PositionTrail(self.position, 0)
         self._loaded: Mapping[str, Any] | None = None
         self._start_state = _AT_THE_BEGINNING
         self._is_started = False
@@ -82,6 +80,11 @@ class DatapointStream:
         self._flow_is_ready = False
         self._copies = True
         self._iterator: Iterator[Any] = _NotStarted(owner)
+
+    @property
+    def index(self) -> int:
+        """How many datapoints have been delivered, counted from `resumed_at`."""
+        return self._trail.index
 
     def shard(self, index: int, count: int) -> None:
         """Deliver only the share of process `index` of `count`. Called before anything was delivered."""
@@ -114,8 +117,8 @@ class DatapointStream:
         self._is_started = False
         self._has_ended = loaded is not None and loaded["ended"] and not self.infinite
         self.resumed_at = 0 if loaded is None else loaded["datapoints"]
-        self.index = self.resumed_at
-        self._trail = PositionTrail(self.position, horizon) if horizon else None
+        self._trail = PositionTrail(self.position, horizon)
+        self._trail.index = self.resumed_at
         if loaded is None:
             self.position.break_off()
             # A flow need not know its position before its `reset_state`.
@@ -126,7 +129,7 @@ class DatapointStream:
                 self.position.load_state_dict(loaded["position"])
             self._start_state = {key: loaded[key] for key in _AT_THE_BEGINNING}
         # A resumed pass may have no datapoints left.
-        self._pass_start = self.index if loaded is None else -1
+        self._pass_start = 0 if loaded is None else -1
 
     def start(self) -> None:
         """Start the flow where `rewind` has said.
@@ -166,10 +169,8 @@ class DatapointStream:
             self._raise_failure(error)
         finally:
             self.busy_thread = 0
-        index = self.index
-        self.index = index + 1
-        if self._trail is not None:
-            self._trail.advance()
+        index = self._trail.index
+        self._trail.advance()
         arrays = self._convert(datapoint, index)
         return list(map(copy_array, arrays)) if self._copies else arrays
 
@@ -187,9 +188,8 @@ class DatapointStream:
             logger.warning("%s: the data code has not returned; it is left behind at\n%s", self.owner, stack_of(busy))
             return
         try:
-            if self._is_started and self._trail is None:
-                self._start_state = {key: self.state_after(self.index)[key] for key in _AT_THE_BEGINNING}
-                self.resumed_at, self._is_started = self.index, False
+            if self._is_started:
+                self._trail.stop()
         finally:
             self.close()
             close_dataflow(self.flow)
@@ -207,15 +207,7 @@ class DatapointStream:
             return {**facts, "datapoints": self.resumed_at, **self._start_state}
         # Callers count too many after the end of the source. Skipped datapoints have been used.
         count = min(count, max(self.index, self.resumed_at))
-        if self._trail is not None:
-            where = self._trail.state_at(count)
-        elif count == self.index:
-            where = {"position": self.position.state_dict(), "skip": 0}
-        else:
-            raise InputError(
-                f"{self.owner} no longer knows where datapoint {count} of {self.index} was. Set its max_ahead "
-                "before the training starts, if something takes datapoints from it ahead of the steps"
-            )
+        where = self._trail.state_at(count)
         return {**facts, "datapoints": count, **where, "ended": self._has_ended and count == self.index}
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -239,9 +231,7 @@ class DatapointStream:
 
     def _resume(self, skip: int) -> None:
         """Start to iterate at the position, and skip what was used after it."""
-        self.index = self.resumed_at - skip
-        if self._trail is not None:
-            self._trail.start(self.index)
+        self._trail.start(self.resumed_at - skip)
         self._iterator = iter(self.position)
         self._is_started = True
         for _ in range(skip):
@@ -256,9 +246,7 @@ class DatapointStream:
                     f"{type(self.flow).__name__} ended after {self.index}. Has the data changed?"
                 )
             self._first_of_next_pass()
-        self.index += 1
-        if self._trail is not None:
-            self._trail.advance()
+        self._trail.advance()
 
     def _first_of_next_pass(self) -> Any:
         """Return the first datapoint of another pass; raise StopIteration if there is no other pass."""

@@ -187,6 +187,8 @@ class DataFromQueue(DataFlow):
     Args:
         queue: a `queue.Queue`, a `multiprocessing.Queue`, or another object with their ``get(timeout=...)``.
         timeout: seconds without a datapoint after which an error is raised; None waits forever.
+
+    Attributes:
         warn_after: seconds without a datapoint after which a warning is logged, repeatedly.
 
     Raises:
@@ -201,13 +203,14 @@ class DataFromQueue(DataFlow):
         ```
     """
 
-    def __init__(self, queue: GetsItems, timeout: float | None = None, warn_after: float = 60.0) -> None:
+    warn_after: float = 60.0
+
+    def __init__(self, queue: GetsItems, timeout: float | None = None) -> None:
         if not callable(getattr(queue, "get", None)):
             raise ConfigError(f"DataFromQueue: queue must have get(timeout=...) as queue.Queue has, not {queue!r}")
-        check_positive(self, timeout=timeout, warn_after=warn_after)
+        check_positive(self, timeout=timeout)
         self.queue = queue
         self.timeout = timeout
-        self.warn_after = warn_after
 
     def __iter__(self) -> Iterator[Any]:
         number = 0

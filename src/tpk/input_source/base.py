@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
-from tpk.checks import check_positive
 from tpk.dataflow.base import flow_length, seed_dataflow, why_empty
 from tpk.dataflow.position import Position
 from tpk.dataflow.transforms.batch import left_out
@@ -240,20 +239,23 @@ class FlowInput(InputSource):
     Args:
         flow: any iterable of datapoints.
         infinite: whether to start the flow again when it is exhausted.
-        warn_after: seconds without a datapoint until a warning shows where the data code is.
+
+    Attributes:
+        warn_after: seconds without a datapoint until a warning shows where the data code is, repeated after twice that
+            time. Set it before the training.
 
     Raises:
-        ConfigError: `flow` cannot be iterated, or `warn_after` is not positive.
+        ConfigError: `flow` cannot be iterated.
     """
+
+    warn_after: float = 60.0
 
     _owner = ""
     """The name of the source in messages and states, if it is not the name of the class."""
 
-    def __init__(self, flow: Iterable[Any], infinite: bool, warn_after: float) -> None:
-        check_positive(self, warn_after=warn_after)
+    def __init__(self, flow: Iterable[Any], infinite: bool) -> None:
         owner = self._owner or type(self).__name__
         self._stream = DatapointStream(flow, infinite=infinite, owner=owner, may_be_empty=False)
-        self._warn_after = warn_after
 
     @property
     def flow(self) -> Iterable[Any]:
@@ -298,7 +300,7 @@ class FlowInput(InputSource):
 
     def _watch(self) -> None:
         """Log a warning whenever the data code hangs, until `_unwatch`."""
-        hang_watcher.watch(self._stream, self._warn_after)
+        hang_watcher.watch(self._stream, self.warn_after)
 
     def _unwatch(self) -> None:
         hang_watcher.unwatch(self._stream)

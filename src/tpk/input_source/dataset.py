@@ -45,11 +45,9 @@ class TFDatasetInput(ProxyInput):
         infinite: whether to start the dataset again when it is exhausted. Otherwise the training ends then.
         size: the number of elements in a pass over a dataset. By default its `cardinality`, which is known only from
             `before_train` on. A dataflow has its own length.
-        warn_after: seconds without a datapoint of a dataflow until a warning shows where its code is, repeated after
-            twice that time.
 
     Raises:
-        ConfigError: `warn_after` is not positive, or a dataflow is given a size.
+        ConfigError: a dataflow is given a size.
         InputError: (at `setup`) it is not a dataset, belongs to another graph, or its elements do not fit the
             signature.
 
@@ -62,12 +60,12 @@ class TFDatasetInput(ProxyInput):
         ```
     """
 
-    def __init__(self, dataset: Any, infinite: bool = True, size: int | None = None, warn_after: float = 60.0) -> None:
+    def __init__(self, dataset: Any, infinite: bool = True, size: int | None = None) -> None:
         source: InputSource
         if isinstance(dataset, Iterable) and not isinstance(dataset, tf.data.Dataset):
             if size is not None:
                 raise ConfigError(f"{_OWNER}: size={size} is for a tf.data.Dataset; a dataflow has its own length")
-            source = _FlowElements(dataset, infinite, warn_after)
+            source = _FlowElements(dataset, infinite)
         else:
             source = _DatasetElements(dataset, infinite, size)
         super().__init__(source)
@@ -270,8 +268,8 @@ class _FlowElements(_IteratorInput, FlowInput):
 
     _owner = _OWNER
 
-    def __init__(self, flow: Iterable[Any], infinite: bool, warn_after: float) -> None:
-        super().__init__(flow, infinite, warn_after)
+    def __init__(self, flow: Iterable[Any], infinite: bool) -> None:
+        super().__init__(flow, infinite)
         self._failed: Exception | None = None
         self._iteration = 0
         self._taking = threading.Lock()

@@ -27,11 +27,9 @@ class FeedInput(FlowInput):
         flow: any iterable of datapoints: lists or tuples by position, or dicts by name.
         infinite: whether to start the flow again when it is exhausted. Otherwise the training ends then;
             the last datapoints are not used if there are fewer of them than towers.
-        warn_after: seconds without a datapoint until a warning shows where the data code is, repeated after twice
-            that time.
 
     Raises:
-        ConfigError: `flow` cannot be iterated, or is a `tf.data.Dataset`, or `warn_after` is not positive.
+        ConfigError: `flow` cannot be iterated, or is a `tf.data.Dataset`.
 
     Example:
         ```python
@@ -42,13 +40,13 @@ class FeedInput(FlowInput):
 
     is_fed = True
 
-    def __init__(self, flow: Iterable[Any], infinite: bool = True, warn_after: float = 60.0) -> None:
+    def __init__(self, flow: Iterable[Any], infinite: bool = True) -> None:
         if isinstance(flow, tf.data.Dataset):
             raise ConfigError(
                 "FeedInput iterates its data within the trainer's graph, where a tf.data.Dataset cannot be iterated. "
                 "Give TFDatasetInput a function that makes the dataset."
             )
-        super().__init__(flow, infinite, warn_after)
+        super().__init__(flow, infinite)
         self._callback = _FeedCallback(self, self._stream)
 
     @property

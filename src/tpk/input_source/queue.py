@@ -47,14 +47,12 @@ class QueueInput(FlowInput):
         queue_size: the capacity of the default queue, in datapoints.
         infinite: whether to start the flow again when it is exhausted. Otherwise the training ends once its
             last datapoint has been used.
-        warn_after: seconds without a datapoint until a warning shows where the data code is, repeated after twice
-            that time.
 
     Attributes:
         queue: the queue; None until `setup` if none was given.
 
     Raises:
-        ConfigError: `flow` cannot be iterated, `queue_size` is less than 1, or `warn_after` is not positive.
+        ConfigError: `flow` cannot be iterated, or `queue_size` is less than 1.
     """
 
     _per_take = 1
@@ -66,9 +64,8 @@ class QueueInput(FlowInput):
         queue: Any = None,
         queue_size: int = 50,
         infinite: bool = True,
-        warn_after: float = 60.0,
     ) -> None:
-        super().__init__(flow, infinite, warn_after)
+        super().__init__(flow, infinite)
         check_at_least(self, 1, queue_size=queue_size)
         self.queue = queue
         self._queue_size = queue_size
@@ -258,7 +255,6 @@ class BatchQueueInput(QueueInput):
             default a FIFO queue.
         queue_size: the capacity of the default queue, in single datapoints; by default five batches.
         infinite: as for `QueueInput`.
-        warn_after: as for `QueueInput`.
 
     Raises:
         ConfigError: `batch_size` is less than 1, or more than `queue_size`.
@@ -277,11 +273,10 @@ class BatchQueueInput(QueueInput):
         queue: Any = None,
         queue_size: int | None = None,
         infinite: bool = True,
-        warn_after: float = 60.0,
     ) -> None:
         check_at_least(self, 1, batch_size=batch_size)
         queue_size = _BATCHES_AHEAD * batch_size if queue_size is None else queue_size
-        super().__init__(flow, queue, queue_size, infinite, warn_after)
+        super().__init__(flow, queue, queue_size, infinite)
         if queue is None and queue_size < batch_size:
             raise ConfigError(f"BatchQueueInput: a queue of {queue_size} never holds a batch of {batch_size}")
         self.batch_size = batch_size

@@ -177,7 +177,8 @@ def test_a_worker_that_hangs_is_reported_with_its_stack(tmp_path, caplog, when_l
         yield ["there"]
 
     when_logged("stuck_in_this_function", go_on.touch)
-    flow = run_generator(stuck_in_this_function, warn_after=0.1)
+    flow = run_generator(stuck_in_this_function)
+    flow.warn_after = 0.1
     assert list(flow) == [["there"]]
     told = next(text for text in caplog.messages if "stuck_in_this_function" in text)
     assert re.match(
@@ -192,7 +193,8 @@ def test_of_a_worker_that_does_not_start_that_is_told(tmp_path, caplog, monkeypa
     command_line = workers._command_line
     monkeypatch.setattr(workers, "_command_line", lambda *options: wait_and_become + command_line(*options))
     when_logged("still starting", go_on.touch)
-    flow = run_generator(lambda: iter([["there"]]), warn_after=0.1)
+    flow = run_generator(lambda: iter([["there"]]))
+    flow.warn_after = 0.1
     assert list(flow) == [["there"]]
     assert "has delivered nothing for 0.1 s; it is still starting" in caplog.text
     close_dataflow(flow)

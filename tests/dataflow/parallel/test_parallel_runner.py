@@ -225,9 +225,7 @@ def test_a_one_shot_iterator_cannot_go_to_a_worker():
         list(MultiProcessRunner((each for each in [[1]]), 1))
 
 
-@pytest.mark.parametrize(
-    "options", [{"num_proc": 0}, {"num_proc": 1, "num_prefetch": 0}, {"num_proc": 1, "warn_after": -1}]
-)
+@pytest.mark.parametrize("options", [{"num_proc": 0}, {"num_proc": 1, "num_prefetch": 0}])
 def test_what_is_not_positive_is_refused(options):
     with pytest.raises(ConfigError, match=r"MultiProcessRunner: .* must be positive"):
         MultiProcessRunner([[1]], **{"num_proc": 1, **options})
@@ -266,7 +264,8 @@ def test_a_thread_that_hangs_is_reported_with_its_stack(caplog, when_logged):
 
     # On a busy machine there may be a warning before the thread has come that far.
     when_logged("stuck_in_this_function", go_on.set)
-    flow = MultiThreadRunner(lambda: DataFromGenerator(stuck_in_this_function), 1, warn_after=0.05)
+    flow = MultiThreadRunner(lambda: DataFromGenerator(stuck_in_this_function), 1)
+    flow.warn_after = 0.05
     assert list(flow) == [["there"]]
     assert "thread 1 of 1 of MultiThreadRunner has delivered nothing for 0.05 s" in caplog.text
     assert "stuck_in_this_function" in caplog.text

@@ -134,11 +134,14 @@ class MultiProcessMapData(ParallelMap, RNGDataFlow):
         map_func: takes a datapoint and returns one or None; may be a lambda or closure.
         buffer_size: the largest number of datapoints in progress; by default 4 per worker.
         ordered: whether results keep the order of the flow; otherwise they come as soon as they are ready.
-        warn_after: seconds without a result until a warning shows the stack of the worker.
         seed: seed of the global random numbers of Python and NumPy in the workers; by default drawn, or derived from
             the seed of the run.
         worker_init: the name ``"module:function"`` of a function that each worker calls first; see
             `MultiProcessRunner`.
+
+    Attributes:
+        warn_after: seconds without a result until a warning shows the stack of the worker; repeated after
+            twice that time.
 
     Raises:
         ConfigError: a number is not positive or `worker_init` is not a name of a function; and, at the start of an
@@ -152,6 +155,8 @@ class MultiProcessMapData(ParallelMap, RNGDataFlow):
         ```
     """
 
+    warn_after: float = 60.0
+
     def __init__(
         self,
         flow: Iterable[Any],
@@ -159,17 +164,15 @@ class MultiProcessMapData(ParallelMap, RNGDataFlow):
         map_func: Callable[[Any], Any],
         buffer_size: int | None = None,
         ordered: bool = True,
-        warn_after: float = 60.0,
         seed: int | None = None,
         *,
         worker_init: str | None = None,
     ) -> None:
-        check_positive(self, num_proc=num_proc, buffer_size=buffer_size, warn_after=warn_after)
+        check_positive(self, num_proc=num_proc, buffer_size=buffer_size)
         check_worker_init(self, worker_init)
         ParallelMap.__init__(self, flow, map_func, max(buffer_size or 4 * num_proc, num_proc), ordered)
         RNGDataFlow.__init__(self, seed)
         self.num_proc = num_proc
-        self.warn_after = warn_after
         self.worker_init = worker_init
         self._workers: list[WorkerProcess] = []
         self._is_in_pass = False

@@ -176,12 +176,15 @@ class MultiProcessRunner(FlowRunner[WorkerProcess]):
         flow: any iterable of datapoints that can be pickled.
         num_proc: number of workers.
         num_prefetch: number of datapoints that each worker may be ahead; by default up to 64 datapoints, in 64 MB.
-        warn_after: seconds without a datapoint until a warning shows the stack of the worker.
         seed: seed of the global random numbers of Python and NumPy in the workers (the flow has its own seed); by
             default drawn, or derived from the seed of the run.
         worker_init: the name ``"module:function"`` of a function without arguments. Each worker calls it before the
             flow is unpickled and anything of the main script is imported. Use it for settings of the process, such as
             ``tf.compat.v1.disable_v2_behavior()`` or the number of OpenCV's threads.
+
+    Attributes:
+        warn_after: seconds without a datapoint until a warning shows the stack of the worker; repeated after
+            twice that time.
 
     Raises:
         ConfigError: a number is not positive or `worker_init` is not a name of a function; and, at the start of an
@@ -196,22 +199,22 @@ class MultiProcessRunner(FlowRunner[WorkerProcess]):
         ```
     """
 
+    warn_after: float = 60.0
+
     def __init__(
         self,
         flow: Iterable[Any],
         num_proc: int,
         num_prefetch: int | None = None,
-        warn_after: float = 60.0,
         seed: int | None = None,
         *,
         worker_init: str | None = None,
     ) -> None:
-        check_positive(self, num_proc=num_proc, num_prefetch=num_prefetch, warn_after=warn_after)
+        check_positive(self, num_proc=num_proc, num_prefetch=num_prefetch)
         check_worker_init(self, worker_init)
         super().__init__(flow, num_proc, seed)
         self.num_proc = num_proc
         self.num_prefetch = num_prefetch
-        self.warn_after = warn_after
         self.worker_init = worker_init
 
     def _start(self, state: TeamState, shares: Sequence[Iterable[Any]]) -> Team[WorkerProcess]:

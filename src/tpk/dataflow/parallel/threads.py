@@ -34,8 +34,11 @@ class MultiThreadRunner(FlowRunner["FlowThread"]):
             others.
         num_thread: number of threads.
         num_prefetch: number of datapoints that each thread may be ahead.
-        warn_after: seconds without a datapoint until a warning shows the stack of the thread.
         seed: seed of the flows whose seed was not chosen; by default drawn, or derived from the seed of the run.
+
+    Attributes:
+        warn_after: seconds without a datapoint until a warning shows the stack of the thread; repeated after
+            twice that time.
 
     Raises:
         ConfigError: a number is not positive, or `get_flow` is not a function.
@@ -47,15 +50,16 @@ class MultiThreadRunner(FlowRunner["FlowThread"]):
         ```
     """
 
+    warn_after: float = 60.0
+
     def __init__(
         self,
         get_flow: Callable[[], Iterable[Any]],
         num_thread: int,
         num_prefetch: int = 4,
-        warn_after: float = 60.0,
         seed: int | None = None,
     ) -> None:
-        check_positive(self, num_thread=num_thread, num_prefetch=num_prefetch, warn_after=warn_after)
+        check_positive(self, num_thread=num_thread, num_prefetch=num_prefetch)
         if not callable(get_flow):
             raise ConfigError(
                 f"MultiThreadRunner takes a function that returns a flow, not {get_flow!r}: each thread needs a flow "
@@ -64,7 +68,6 @@ class MultiThreadRunner(FlowRunner["FlowThread"]):
         super().__init__(get_flow(), num_thread, seed)
         self.get_flow = get_flow
         self.num_prefetch = num_prefetch
-        self.warn_after = warn_after
         self._shares: tuple[tuple[int, int, int], ...] = ()
 
     @property
@@ -108,7 +111,6 @@ class FlowThread:
         name: its name in messages.
         work: the work it does.
         num_prefetch: number of datapoints that it may be ahead.
-        warn_after: seconds without a datapoint until a warning shows its stack.
     """
 
     def __init__(self, name: str, work: RunFlow, num_prefetch: int, warn_after: float) -> None:

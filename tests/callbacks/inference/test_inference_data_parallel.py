@@ -77,7 +77,7 @@ def test_the_towers_are_on_the_devices_of_the_strategy_or_on_those_that_are_name
 ):
     pretend_gpus(0)
     last = Devices()
-    runner = DataParallelInferenceRunner(BATCHES, tpk.ClassificationError(), devices)
+    runner = DataParallelInferenceRunner(BATCHES, tpk.ClassificationError(), devices=devices)
     history = train(runner, last, strategy=strategy)
     assert list(last.of_towers.values()) == expected
     several = [f"InferenceTower/{index}" for index in range(len(expected))]
@@ -88,8 +88,8 @@ def test_the_towers_are_on_the_devices_of_the_strategy_or_on_those_that_are_name
 def test_several_runners_have_towers_of_their_own():
     last = Devices()
     train(
-        DataParallelInferenceRunner(BATCHES, tpk.ScalarStats("cost", prefix="a"), 2),
-        DataParallelInferenceRunner(BATCHES, tpk.ScalarStats("cost", prefix="b"), 2),
+        DataParallelInferenceRunner(BATCHES, tpk.ScalarStats("cost", prefix="a"), devices=2),
+        DataParallelInferenceRunner(BATCHES, tpk.ScalarStats("cost", prefix="b"), devices=2),
         tpk.InferenceRunner(BATCHES, tpk.ScalarStats("cost", prefix="c")),
         last,
     )
@@ -114,14 +114,14 @@ def test_text_is_evaluated_too():
     trainer = tpk.SingleCostTrainer()
     optimizer = lambda: tf.compat.v1.train.GradientDescentOptimizer(1.0)  # noqa: E731
     trainer.setup_graph([tf.TensorSpec([None], tf.string, "text")], tpk.FeedInput(words), build, optimizer)
-    trainer.train(callbacks=[DataParallelInferenceRunner(words, lengths, 2)], steps_per_epoch=1, max_epoch=1)
+    trainer.train(callbacks=[DataParallelInferenceRunner(words, lengths, devices=2)], steps_per_epoch=1, max_epoch=1)
     assert lengths.batches == [1, 3, 2]
 
 
 @pytest.mark.parametrize("devices", [0, [], [0, 0]])
 def test_devices_that_cannot_be_are_an_error(devices):
     with pytest.raises(tpk.ConfigError, match=re.escape(f"devices={devices!r}: expected")):
-        DataParallelInferenceRunner(BATCHES, tpk.ClassificationError(), devices)
+        DataParallelInferenceRunner(BATCHES, tpk.ClassificationError(), devices=devices)
 
 
 def test_an_error_of_the_data_comes_out_as_it_is():
@@ -131,4 +131,4 @@ def test_an_error_of_the_data_comes_out_as_it_is():
 
     for source in (tpk.FeedInput, tpk.QueueInput):
         with pytest.raises(ZeroDivisionError, match="in the user's code"):
-            train(DataParallelInferenceRunner(source(DataFromGenerator(fails)), tpk.ClassificationError(), 2))
+            train(DataParallelInferenceRunner(source(DataFromGenerator(fails)), tpk.ClassificationError(), devices=2))

@@ -351,40 +351,13 @@ class InferenceRunner(Callback):
 
 @also_spelled({"gpus": "devices"})
 class DataParallelInferenceRunner(InferenceRunner):
-    """An `InferenceRunner` on the devices of the strategy, or else on all GPUs.
-
-    Args:
-        input: as for `InferenceRunner`.
-        infs: as for `InferenceRunner`.
-        devices: as for `InferenceRunner`, with another default.
-        tower_name: as for `InferenceRunner`.
-        tower_func: as for `InferenceRunner`.
-        sanity_batches: as for `InferenceRunner`.
-        shard_data: as for `InferenceRunner`.
-
-    Raises:
-        ConfigError: as for `InferenceRunner`.
+    """An `InferenceRunner` with another default for `devices`: those of the strategy, or else all GPUs.
 
     Example:
         ```python
         tpk.DataParallelInferenceRunner(validation, tpk.ClassificationError())
         ```
     """
-
-    def __init__(
-        self,
-        input: InputSource | Iterable[Any],
-        infs: Inferencer | Sequence[Inferencer],
-        devices: Devices = None,
-        tower_name: str | None = None,
-        tower_func: TowerFunc | None = None,
-        *,
-        sanity_batches: int = 0,
-        shard_data: bool = True,
-    ) -> None:
-        super().__init__(
-            input, infs, tower_name, tower_func, devices, sanity_batches=sanity_batches, shard_data=shard_data
-        )
 
     def _choose_devices(self, strategy: StrategyProtocol) -> Sequence[str | None]:
         # A strategy without devices has one device for each replica.

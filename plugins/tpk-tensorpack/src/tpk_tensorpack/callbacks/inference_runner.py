@@ -66,7 +66,8 @@ class DataParallelInferenceRunner(Callback, _AsInTensorpack, tpk.DataParallelInf
         tower_name: str = _DEFAULT,
         tower_func: Any = None,
     ) -> None:
-        super().__init__(input, infs, gpus if isinstance(gpus, int) else list(gpus), _name(tower_name), tower_func)
+        devices = gpus if isinstance(gpus, int) else list(gpus)
+        super().__init__(input, infs, _name(tower_name), tower_func, devices)
 
 
 def _name(tower_name: str) -> str | None:

@@ -210,7 +210,6 @@ def test_ls_and_npz_files_need_no_tensorflow(run_dir, tmp_path):
         f"assert main(['checkpoint', 'ls', '--verify', {str(run_dir)!r}]) == 0;"
         f"assert main(['checkpoint', 'show', {str(tmp_path / 'x.npz')!r}]) == 0;"
         f"assert main(['checkpoint', 'diff', {str(tmp_path / 'x.npz')!r}, {str(tmp_path / 'x.npz')!r}]) == 0;"
-        f"assert main(['checkpoint', 'show', {str(tmp_path / 'nowhere')!r}]) == 1;"
         "assert not {'tensorflow', 'keras'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60, stdout=subprocess.DEVNULL)

@@ -114,6 +114,7 @@ def test_the_list_as_json(installed, capsys):
         "version": "2.1",
         "status": "available",
         "description": "A module of plugins.",
+        "problem": None,
     }
 
 
@@ -278,7 +279,7 @@ def test_show_tells_what_a_plugin_is_takes_and_does(installed, capsys):
     [
         (["configuring"], ["A module of plugins.", "Options: none", "Hooks: tpk_configure"]),
         (["both", "--kind", "callback"], ["It has no docstring.", "Hooks: they depend on the instance"]),
-        (["both", "--kind", "monitor"], ["Makes a greeter.", "  **options", "Hooks: those of what it returns"]),
+        (["both", "--kind", "monitor"], ["Makes a greeter.", "  **options", "Hooks: they depend on what it returns"]),
         (["greeter_module:ready"], ["Options: none", "Hooks: before_train, trigger_epoch"]),
         (["single"], ["strategy 'single'", "One tower on one device", "devices: "]),
     ],

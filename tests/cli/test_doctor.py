@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from importlib import metadata
@@ -59,8 +60,7 @@ def test_a_process_that_hangs_is_a_failure(monkeypatch):
 
 def test_tensorflow_that_cannot_be_imported_is_a_failure(tmp_path, monkeypatch):
     (tmp_path / "tensorflow.py").write_text("print('noise')\nraise ImportError('no libcudart')\n")
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    monkeypatch.setenv("PYTHONPATH", "")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     (found,) = check_tensorflow()
     assert (found.state, found.what, found.found) == ("failed", "import tensorflow", "ImportError: no libcudart")
     assert "pip check" in found.remedy
@@ -68,10 +68,10 @@ def test_tensorflow_that_cannot_be_imported_is_a_failure(tmp_path, monkeypatch):
 
 def test_a_gpu_that_tensorflow_does_not_use_is_a_warning_that_says_why(monkeypatch):
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])
-    monkeypatch.setattr(doctor_probe, "why_no_gpu", lambda: "There is no driver.")
+    monkeypatch.setattr(doctor_probe, "why_no_gpu", lambda: "The driver is missing.")
     monkeypatch.setattr(doctor_probe.os.path, "exists", lambda path: True)
     gpu, cpu = doctor_probe.devices()
-    assert (gpu.state, gpu.found) == ("warning", "TensorFlow uses none. There is no driver.")
+    assert (gpu.state, gpu.found) == ("warning", "TensorFlow uses none. The driver is missing.")
     assert "cores" in cpu.found
     monkeypatch.setattr(doctor_probe.os.path, "exists", lambda path: False)
     assert next(doctor_probe.devices()).state == "ok"

@@ -210,7 +210,7 @@ def test_tensorflow_lite_is_a_format(project, tmp_path, capsys):
             "The latest in 'run': model-1, min-val_error-2, model-2, model-3, min-val_error.",
         ),
         (["nowhere", "M:Named"], "there is no checkpoint 'nowhere'"),
-        (["nowhere", "M:Named", "--checkpoint", "1"], "there is no directory 'nowhere'"),
+        (["nowhere", "M:Named", "--checkpoint", "1"], "'nowhere' is not a directory"),
         ([".", "M:Named"], "there is no checkpoint in the directory '.'"),
         (["run", "M:Lineal"], "Nearest: 'Linear'"),
         (["run", "M"], "expected module:attribute, such as my_model:Model"),

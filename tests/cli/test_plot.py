@@ -133,11 +133,6 @@ def test_a_run_without_statistics_is_an_error(tmp_path, capsys):
     assert "reported no statistics so far" in capsys.readouterr().err
 
 
-def test_smoothing_by_nan_is_an_error(runs, capsys):
-    assert main(["plot", "runs", "-o", "x.svg", "--smooth", "nan"]) == 1
-    assert "--smooth nan: expected a number from 0 to less than 1" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -242,9 +242,9 @@ def test_a_torn_checkpoint_is_none_to_go_on_from(runs, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["runs", "nowhere"], "there is no directory 'nowhere'"),
+        (["runs", "nowhere"], "the directory 'nowhere' does not exist"),
         (["runs", "."], None),
-        (["runs", "runs/done/none"], "there is no directory"),
+        (["runs", "runs/done/none"], "the directory 'runs/done/none' does not exist"),
         (
             ["runs", "--sort", "csot"],
             "--sort csot: expected one of began, name, state, duration, step, or a statistic: ",
@@ -270,7 +270,7 @@ def test_the_newest_run_is_the_default(runs, capsys):
 
 def test_a_directory_without_runs_is_told(tmp_path, capsys):
     status, _, errors = run(capsys, "runs", str(tmp_path))
-    assert status == 1 and "there is no run in" in errors
+    assert status == 1 and "has no run in it or below it" in errors
 
 
 # show
@@ -301,7 +301,7 @@ def test_to_go_on_is_said_for_each_state(runs, capsys, tmp_path):
     shutil.copytree("runs/failed", tmp_path / "run")
     for path in (tmp_path / "run").glob("state-*"):
         path.unlink()
-    assert "there is no complete checkpoint" in run(capsys, "show", str(tmp_path / "run"))[1]
+    assert "no checkpoint is complete" in run(capsys, "show", str(tmp_path / "run"))[1]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 import sys
@@ -38,24 +37,11 @@ def open_values(path: str) -> Iterator[StoredValues]:
     if path.endswith(".npz") and not os.path.isdir(path):
         with NpzReader(path) as values:
             yield values
-    elif "://" not in path and not _may_exist(path):
-        # TensorFlow would find nothing either, but is slow to import.
-        raise CheckpointError(
-            f"there is no checkpoint {path!r}, and no other one in its directory. Give the prefix of a checkpoint "
-            "(model-<step>), the directory that holds it, or an .npz file."
-        )
     else:
         quiet_tensorflow()
         from tpk.checkpoint.reader import CheckpointReader, find_checkpoint
 
         yield CheckpointReader(find_checkpoint(path))
-
-
-def _may_exist(path: str) -> bool:
-    if os.path.exists(path) or glob.glob(glob.escape(path) + "*"):
-        return True
-    directory = next(each for each in Path(path).absolute().parents if each.is_dir())
-    return any(directory.glob("*.index"))
 
 
 def as_numbers(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
@@ -113,7 +99,7 @@ def _show_variables(values: StoredValues, as_json: bool) -> None:
 def _show_values(values: StoredValues, name: str, as_json: bool) -> None:
     if name not in values:
         hint = nearest(name, values) or " `tpk checkpoint show` lists all."
-        raise CheckpointError(f"there is no variable {name!r} in {values.source}.{hint}")
+        raise CheckpointError(f"{values.source} has no variable {name!r}.{hint}")
     spec = values.spec(name)
     data = {"name": name, "shape": spec.shape, "dtype": spec.dtype_name, **_statistics_of(values[name])}
     if as_json:
@@ -181,7 +167,7 @@ class Difference:
 def diff(first: str, second: str, as_json: bool) -> int:
     """Compare two checkpoints.
 
-    The exit status is that of diff(1): 0 if they are equal, 1 if they differ, 2 if one cannot be read.
+    As for diff(1), the exit status is 0 if they are equal, 1 if they differ, and 2 if one cannot be read.
     """
     try:
         with errors_of_files(), open_values(first) as a, open_values(second) as b:

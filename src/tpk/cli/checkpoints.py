@@ -88,7 +88,7 @@ def ls(directory: Path, verify: bool, as_json: bool) -> int:
     if not found:
         below = sorted(path.parent for path in directory.glob("*/checkpoint"))
         hint = f" There are some in the directories below it: name one, such as {str(below[-1])!r}." if below else ""
-        raise CheckpointError(f"there is no checkpoint in the directory {str(directory)!r}.{hint}")
+        raise CheckpointError(f"the directory {str(directory)!r} has no checkpoint.{hint}")
     if as_json:
         print(json.dumps([{**attrs.asdict(each), "time": each.time.isoformat()} for each in found], indent=2))
         return 0
@@ -131,7 +131,7 @@ def find_checkpoints(directory: Path, *, verify: bool) -> list[ListedCheckpoint]
         CheckpointError: if the directory does not exist.
     """
     if not directory.is_dir():
-        raise CheckpointError(f"there is no directory {str(directory)!r}. Give the directory of a run.")
+        raise CheckpointError(f"the directory {str(directory)!r} does not exist. Give the directory of a run.")
     files: dict[str, dict[str, os.stat_result]] = {}
     steps: dict[str, int] = {}
     for entry in os.scandir(directory):

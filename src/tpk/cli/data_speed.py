@@ -1,4 +1,4 @@
-"""``tpk data-speed``: how fast a dataflow is, and which of its stages takes the time."""
+"""``tpk data-speed``: the speed of a dataflow and of each of its stages."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tpk.cli.framework import examples, json_option
     epilog=examples("tpk data-speed my_data:train_flow", "tpk data-speed my_data:flow --seconds 30 --json"),
 )
 @click.argument("flow", metavar="MODULE:FLOW")
-@click.option("--size", type=int, help="Stop after so many datapoints.")
-@click.option("--seconds", type=float, default=10.0, show_default=True, help="Stop after so many seconds.")
-@click.option("--warmup", type=int, default=10, show_default=True, help="Datapoints before the clock starts.")
+@click.option("--size", type=int, help="The number of datapoints to measure.")
+@click.option("--seconds", type=float, default=10.0, show_default=True, help="The time limit in seconds.")
+@click.option("--warmup", type=int, default=10, show_default=True, help="How many datapoints to skip first.")
 @json_option
 def data_speed(flow: str, size: int | None, seconds: float, warmup: int, as_json: bool) -> int:
     """Measure how fast a dataflow is.
 
-    Iterate it, over and over again, and show datapoints/s, MB/s and the share of time that each of its stages takes.
+    Iterate it repeatedly, and show datapoints/s (or batches/s), MB/s, and the share of the time that each stage takes.
     MODULE:FLOW is an iterable of datapoints, or a function that returns one.
     """
     import attrs

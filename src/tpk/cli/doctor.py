@@ -31,7 +31,7 @@ class Finding:
         state: ``"ok"``, ``"warning"`` or ``"failed"``.
         what: what was checked.
         found: what was found.
-        remedy: how to fix it; empty if there is nothing to fix.
+        remedy: how to fix it; empty if all is well.
     """
 
     state: str = attrs.field(validator=attrs.validators.in_(("ok", "warning", "failed")))
@@ -85,11 +85,7 @@ def check_tensorflow(timeout: float = 120.0) -> list[Finding]:
     Args:
         timeout: how many seconds the process may take.
     """
-    environment = {
-        "TF_CPP_MIN_LOG_LEVEL": "3",
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH", ""), *sys.path])),
-    }
+    environment = {"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ}
     command = [sys.executable, "-m", "tpk.cli.doctor_probe"]
     try:
         probe = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, env=environment, timeout=timeout)
@@ -114,7 +110,7 @@ def check_plugins() -> list[Finding]:
     except PluginError as error:
         return [Finding("failed", "plugins", "cannot be listed", " ".join(str(error).split()))]
     if not others:
-        return [Finding("ok", "plugins", "only those of tpk")]
+        return [Finding("ok", "plugins", "only the built-in ones")]
     unblocked = [each for each in others if each.status != "blocked"]
     problems = dict(zip(unblocked, check_imports(unblocked), strict=True))
     findings = []

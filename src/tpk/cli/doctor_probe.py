@@ -58,7 +58,7 @@ def devices() -> Iterator[Finding]:
 
 
 def why_no_gpu() -> str:
-    """Return why TensorFlow sees no GPU, as far as that is known, and what to do about it."""
+    """Return the likely reason why TensorFlow sees no GPU, and what to do about it."""
     import tensorflow as tf
 
     build = tf.sysconfig.get_build_info()

@@ -107,14 +107,14 @@ def _find_weights(run_dir: str, name: str | None) -> str:
     """Return the path of a checkpoint, or of an ``.npz`` file.
 
     Raises:
-        CheckpointError: if there is none.
+        CheckpointError: if it does not exist.
     """
     from tpk.checkpoint.reader import find_checkpoint
 
     if name is None:
         return run_dir if run_dir.endswith(".npz") and not os.path.isdir(run_dir) else find_checkpoint(run_dir)
     if not os.path.isdir(run_dir):
-        raise CheckpointError(f"--checkpoint {name}: there is no directory {run_dir!r}. Give the directory of a run.")
+        raise CheckpointError(f"--checkpoint {name}: {run_dir!r} is not a directory. Give the directory of a run.")
     if os.path.exists(name) or os.path.exists(f"{name}.index"):
         return name if name.endswith(".npz") else find_checkpoint(name)
     return find_checkpoint(os.path.join(run_dir, name))

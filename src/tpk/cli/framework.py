@@ -1,6 +1,6 @@
 """The parts that all subcommands of ``tpk`` share.
 
-A subcommand is a `click.Command` in a file of its own. The table in `tpk.cli.main` names it, and it is imported when it
+A subcommand is a `click.Command` in its own file. The table in `tpk.cli.main` names it, and it is imported when it
 is called or listed. To keep ``tpk --help`` and completion fast, such a file imports NumPy, TensorFlow, and modules that
 need them inside its function.
 
@@ -16,8 +16,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import click
-
-from tpk.text import nearest
 
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -38,7 +36,9 @@ class LazyGroup(click.Group):
     """
 
     def __init__(self, *, targets: Mapping[str, str], **arguments: Any) -> None:
-        super().__init__(**arguments)
+        # From the names in `commands`, click suggests similar ones.
+        names: Any = dict.fromkeys(targets)
+        super().__init__(commands=names, **arguments)
         self._targets = targets
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -53,20 +53,6 @@ class LazyGroup(click.Group):
         command = pkgutil.resolve_name(target)
         assert isinstance(command, click.Command)
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the subcommand that is called.
-
-        Raises:
-            UsageError: if the name is unknown.
-        """
-        name = args[0]
-        if name in self._targets or name.startswith("-") or ctx.resilient_parsing:
-            return super().resolve_command(ctx, args)
-        hint = nearest(name, self._targets, n=1) or f" Commands: {', '.join(self._targets)}."
-        raise click.UsageError(f"there is no command {name!r}.{hint}", ctx)
 
 
 def quiet_tensorflow() -> None:

@@ -92,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _has_reader() -> bool:
-    """Whether the other end of stdout is open, as far as this system can tell."""
+    """Whether the other end of stdout is open; False if the system cannot tell."""
     if not hasattr(select, "poll"):
         return False
     poll = select.poll()

@@ -10,15 +10,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _STYLES = {
-    "failed": "bold red",
-    "conflict": "bold red",
-    "killed": "red",
-    "warning": "yellow",
-    "interrupted": "yellow",
-    "blocked": "yellow",
-    "running": "bold green",
-    "ok": "green",
-    "finished": "green",
+    **dict.fromkeys(("failed", "conflict", "killed"), "bold red"),
+    **dict.fromkeys(("warning", "interrupted", "blocked"), "yellow"),
+    **dict.fromkeys(("running", "ok", "finished"), "green"),
 }
 """The styles of cells that begin with these words."""
 

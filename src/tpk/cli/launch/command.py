@@ -24,12 +24,6 @@ This is for one host. For several hosts, use the launcher of the cluster:
 _THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
 
 
-def _not_negative(context: click.Context, parameter: click.Parameter, value: float) -> float:
-    if not value >= 0:  # also refuses NaN
-        raise click.BadParameter(f"{value:g} must not be negative.")
-    return value
-
-
 @click.command(
     options_metavar="-n N [OPTIONS]",
     context_settings={"allow_interspersed_args": False},
@@ -54,8 +48,7 @@ def _not_negative(context: click.Context, parameter: click.Parameter, value: flo
 @click.option(
     "--grace",
     metavar="SECONDS",
-    type=float,
-    callback=_not_negative,
+    type=click.FloatRange(min=0),
     default=30.0,
     show_default=True,
     help="The time between SIGTERM and SIGKILL.",
@@ -71,7 +64,7 @@ def launch(workers: int, ps: int, threads: int | None, grace: float, is_module: 
     Each line of output is tagged: [0] for the chief, [ps0] for a parameter server. SIGINT (Ctrl-C), SIGTERM, SIGUSR1
     and SIGHUP go to all workers. When a process fails, the others get SIGTERM, and later SIGKILL; its traceback is
     printed last. When all workers have ended, parameter servers are ended. No process is left behind, even if this one
-    is killed. The exit status is that of the process that failed first, or 128 plus the number of the signal that
+    is killed. The exit status is the status of the process that failed first, or 128 plus the number of the signal that
     killed it.
     """
     if os.name != "posix":
@@ -90,7 +83,7 @@ def launch(workers: int, ps: int, threads: int | None, grace: float, is_module: 
 
 
 def _check(is_module: bool, target: str) -> None:
-    """Raise a `ConfigError` if there is nothing to launch, or this process is already part of a cluster."""
+    """Raise a `ConfigError` if the script is missing, or this process is already part of a cluster."""
     if os.environ.get("TF_CONFIG"):
         raise ConfigError(
             "TF_CONFIG is set, so this process is already part of a cluster: start the script itself with python, or "
@@ -99,9 +92,9 @@ def _check(is_module: bool, target: str) -> None:
     if is_module:
         package = target.partition(".")[0]
         if importlib.machinery.PathFinder.find_spec(package, [os.getcwd(), *sys.path]) is None:
-            raise ConfigError(f"there is no module {target!r}, neither installed nor in {os.getcwd()!r}.")
+            raise ConfigError(f"the module {target!r} is neither installed nor in {os.getcwd()!r}.")
     elif not Path(target).is_file() and not Path(target, "__main__.py").is_file():
         raise ConfigError(
-            f"there is no script {target!r} in {os.getcwd()!r}. Write options of tpk launch before the script; use -m "
-            "for a module."
+            f"the script {target!r} does not exist in {os.getcwd()!r}. Write options of tpk launch before the script; "
+            "use -m for a module."
         )

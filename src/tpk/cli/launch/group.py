@@ -42,7 +42,7 @@ class Launched:
             self.process.send_signal(signum)
 
     def read(self, stream: IO[bytes]) -> bool:
-        """Read from a stream once, and close it at its end; return whether there may be more."""
+        """Read from a stream once, and close it when it is exhausted; return whether there may be more."""
         data = stream.read(65536)
         if data:
             self.streams[stream].feed(data)

@@ -1,6 +1,6 @@
 """The guard of ``tpk launch``: it ends the launched processes if the launcher itself is killed.
 
-A program of its own, run by its path. It leads the process group of everything that was launched, and waits until a
+A separate program, run by its path. It leads the process group of everything that was launched, and waits until a
 pipe that only ``tpk launch`` can write to is closed.
 """
 

@@ -45,7 +45,7 @@ class TaggedLines:
         return next((line for line in reversed(self._tail) if line.strip()), b"")
 
     def error(self) -> bytes:
-        """Return the last tracebacks, or the last lines if there are none."""
+        """Return the last tracebacks, or without any the last lines."""
         lines = list(self._tail)
         first = next((number for number, line in enumerate(lines) if line.startswith(_TRACEBACK)), None)
         shown = lines[-20:] if first is None else lines[first:]

@@ -96,7 +96,7 @@ class _Watch:
         first = next((each for each in self._failed if not _blames_another(each)), self._failed[0])
         assert first.status is not None
         error = first.stderr.error()
-        ending = ". What it wrote to stderr last:" if error else ", and wrote nothing to stderr."
+        ending = ". The end of its stderr:" if error else ", and wrote nothing to stderr."
         say(f"{first.task} {_described(first.status)}{ending}")
         write(2, error)
         return _exit_status(first.status)

@@ -92,10 +92,10 @@ def _problem_of(entry: CatalogEntry) -> str | None:
 
 
 def check_target(entry: CatalogEntry, target: Any) -> None:
-    """Find mistakes that would be an error in a training, as far as possible without one.
+    """Find mistakes in a plugin without a training.
 
     Raises:
-        PluginError: if the target is not a plugin of its kind, or has a name that is nearly that of a hook.
+        PluginError: if the target is not a plugin of its kind, or a name in it is nearly the name of a hook.
     """
     if entry.kind == "plugin":
         HookManager().register(create(target, {}, str(entry)))
@@ -103,7 +103,7 @@ def check_target(entry: CatalogEntry, target: Any) -> None:
     base = pkgutil.resolve_name(_BASES[entry.kind])
     if not callable(target):
         raise PluginError(f"{entry} is {target!r}: an entry point of tpk.{entry.kind}s leads to a class or a factory")
-    if not inspect.isclass(target):  # What a factory returns is known when it is called.
+    if not inspect.isclass(target):  # A factory has to be called first.
         return
     if not issubclass(target, base) and (entry.kind != "callback" or not set(HOOK_NAMES) & set(dir(target))):
         base_name = _BASES[entry.kind].replace(":", ".")

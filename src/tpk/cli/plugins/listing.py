@@ -55,9 +55,10 @@ def plugins(context: click.Context, kind: str | None, check: bool, as_json: bool
             if entries[place].status != "conflict":
                 entries[place] = attrs.evolve(entries[place], status="failed" if place in problems else "ok")
     if as_json:
-        rows = [{**attrs.asdict(entry), "description": summary_of(entry.target)} for entry in entries]
-        if check:
-            rows = [{**row, "problem": problems.get(place)} for place, row in enumerate(rows)]
+        rows = [
+            {**attrs.asdict(entry), "description": summary_of(entry.target), "problem": problems.get(place)}
+            for place, entry in enumerate(entries)
+        ]
         print(json.dumps(rows, indent=2))
         return int(bool(problems))
     lines = []
@@ -103,7 +104,7 @@ def _parse(module: str) -> tuple[ast.Module, str]:
     top, *rest = module.split(".")
     spec = importlib.util.find_spec(top)
     if spec is None or spec.origin is None:
-        raise ImportError(f"there is no source of {top}")
+        raise ImportError(f"{top} has no source")
     path = Path(spec.origin).parent.joinpath(*rest) if rest else Path(spec.origin).with_suffix("")
     init = path if path.name == "__init__" else path / "__init__"
     for stem, package in ((init, module), (path, module.rpartition(".")[0])):
@@ -111,7 +112,7 @@ def _parse(module: str) -> tuple[ast.Module, str]:
             file = stem.with_name(stem.name + suffix)
             if file.is_file():
                 return ast.parse(file.read_bytes()), package
-    raise ImportError(f"there is no source of {module}")
+    raise ImportError(f"{module} has no source")
 
 
 def _first_line(node: ast.Module | ast.ClassDef | ast.FunctionDef) -> str:

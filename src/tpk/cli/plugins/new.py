@@ -21,7 +21,7 @@ TEMPLATE_KINDS = ("callback", "monitor", "strategy", "trainer")
 
 @click.command(epilog=examples("tpk plugins new cost-curve", "tpk plugins new tpk-mine --kind strategy"))
 @click.argument("name")
-@click.option("--kind", type=click.Choice(TEMPLATE_KINDS), default="callback", show_default=True, help="What it is.")
+@click.option("--kind", type=click.Choice(TEMPLATE_KINDS), default="callback", show_default=True, help="Its kind.")
 @click.option(
     "--directory", type=click.Path(path_type=Path), default=Path(), help="Where to write it.  [default: here]"
 )

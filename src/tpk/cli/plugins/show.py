@@ -1,4 +1,4 @@
-"""``tpk plugins show``: what one plugin is, takes and does."""
+"""``tpk plugins show``: the docstring, options and hooks of a plugin."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from types import ModuleType
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from tpk.cli.framework import examples, quiet_tensorflow
 from tpk.errors import PluginError
@@ -17,16 +16,11 @@ from tpk.plugin.hook_names import namespaces_of
 from tpk.plugin.implementations import implementations_of
 
 
-def _complete_name(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    entries = get_catalog().entries(context.params.get("kind"))
-    return [CompletionItem(entry.name, help=entry.kind) for entry in entries if entry.name.startswith(begun)]
-
-
 @click.command(epilog=examples("tpk plugins show ModelSaver", "tpk plugins show my_callbacks:Shouting"))
-@click.argument("name", shell_complete=_complete_name)
+@click.argument("name")
 @click.option("--kind", type=click.Choice(list(GROUPS)), help="Required if two kinds have a plugin of this name.")
 def show(name: str, kind: str | None) -> int:
-    """Import one plugin, and show what it is, takes and does.
+    """Import a plugin, and show its docstring, options and hooks.
 
     NAME is a name in the list, or "module:attr".
     """
@@ -71,7 +65,7 @@ def _hooks_of(target: Any) -> str:
     if inspect.isclass(target):
         hooks = _hooks_of_class(target)
     elif callable(target):
-        return "those of what it returns"
+        return "they depend on what it returns"
     else:
         hooks = [each.hook for each in implementations_of(target)]
     return ", ".join(hooks) or "none"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -115,11 +116,10 @@ def _rank(run: Run, name: str) -> float:
 
 
 def _main_statistics(runs: Sequence[Run]) -> list[str]:
-    """Return the statistics that callbacks follow, and costs, the most important first."""
-    ranked = [list(run.directions) for run in runs]
-    longest = max(map(len, ranked), default=0)
-    names = dict.fromkeys(names[place] for place in range(longest) for names in ranked if place < len(names))
-    return [name for name in names if any(name in run.history for run in runs)][:_MAX_STATISTICS]
+    """Return the statistics that callbacks follow, and costs, the most important of each run first."""
+    ranked = itertools.zip_longest(*(run.directions for run in runs))
+    reported = {name for run in runs for name in run.history}
+    return [name for name in dict.fromkeys(itertools.chain(*ranked)) if name in reported][:_MAX_STATISTICS]
 
 
 def _as_data(run: Run, now: float) -> dict[str, Any]:

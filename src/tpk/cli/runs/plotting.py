@@ -62,8 +62,6 @@ def plot(directories: tuple[Path, ...], out: Path, patterns: tuple[str, ...], sm
 
     if out.suffix not in FORMATS:
         raise ConfigError(f"{str(out)!r}: expected a file name that ends in one of {', '.join(FORMATS)}.")
-    if not 0 <= smooth < 1:  # click lets NaN through
-        raise ConfigError(f"--smooth {smooth}: expected a number from 0 to less than 1.")
     found = find_runs(directories) if directories else [newest_run()]
     names = _choose(found, patterns)
     figures = import_optional("matplotlib.figure", "tpk plot", "matplotlib", "The values are in stats.jsonl.")

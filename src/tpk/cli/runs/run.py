@@ -38,12 +38,12 @@ def find_runs(paths: Sequence[Path]) -> list[Run]:
     for path in paths:
         if not path.is_dir():
             raise ConfigError(
-                f"there is no directory {str(path)!r}. Name the directory of a run, or one with runs below it."
+                f"the directory {str(path)!r} does not exist. Name the directory of a run, or one with runs below it."
             )
         runs = [Run(directory) for directory in _run_dirs(path)]
         if not runs:
             raise ConfigError(
-                f"there is no run in {str(path)!r} or below it: no directory there has a config.json and a log."
+                f"{str(path)!r} has no run in it or below it: no directory there has a config.json and a log."
             )
         found.update((os.path.realpath(run.directory), run) for run in runs)
     return list(found.values())
@@ -66,7 +66,7 @@ def newest_run() -> Run:
     """Return the run below ``./runs`` that was active last.
 
     Raises:
-        ConfigError: if there is none.
+        ConfigError: if the directory ``runs`` is missing or empty.
     """
     return max(find_runs([Path("runs")]), key=Run.last_activity)
 
@@ -141,12 +141,12 @@ class Run:
 
     @cached_property
     def history(self) -> History:
-        """The statistics; empty if there are none."""
+        """The statistics; empty without a ``stats.jsonl``."""
         return History.read(self.directory) if (self.directory / "stats.jsonl").is_file() else History()
 
     @cached_property
     def owner(self) -> Mapping[str, Any] | None:
-        """The process that is training the run; None if there is none."""
+        """The process that is training the run, or None."""
         return owner_of(self.directory)
 
     @property
@@ -160,7 +160,7 @@ class Run:
 
     @cached_property
     def checkpoint(self) -> Checkpoint | None:
-        """The newest checkpoint whose files all exist and have the right size; None if there is none."""
+        """The newest checkpoint whose files all exist and have the right size, or None."""
         for step in checkpoint_steps(self.directory):
             try:
                 found = read_state(self.directory, step)

@@ -145,7 +145,7 @@ def how_to_resume_run(run: Run) -> str:
     if run.state == "running":
         return "it is running."
     if run.checkpoint is None:
-        return "there is no complete checkpoint; start it again, in another directory, with callbacks=['ModelSaver']."
+        return "no checkpoint is complete; start it again, in another directory, with callbacks=['ModelSaver']."
     processes = run.config.get("world_size") or 1
     before = f"in {processes} processes, as before: " if processes > 1 else ""
     return before + _command(run) + (", with a greater max_epoch" if run.state == "finished" else "")

@@ -1,4 +1,4 @@
-"""Monitors take what training reports (scalars, images, histograms, summaries), and show or keep it."""
+"""Monitors receive the reports of a training run (scalars, images, histograms, summaries), and show or store them."""
 
 import lazy_loader
 

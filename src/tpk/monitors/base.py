@@ -1,4 +1,4 @@
-"""The base class of all monitors, and the isolation that keeps their failures away from the training."""
+"""The base class of all monitors, and the isolation of their failures."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REPORT_METHODS = ("process_scalar", "process_image", "process_histogram", "proce
 
 
 class Monitor(Callback):
-    """Receives the reports of a training, and writes, prints, sends or plots them.
+    """Receives the reports of a training run, and writes, prints, sends or plots them.
 
     Override the methods you need. A monitor is also a callback, so it can implement hooks. Its `before_train` and
     `before_epoch` run before the hooks of other callbacks, its other hooks after them. Reports belong to the current
@@ -38,7 +38,7 @@ class Monitor(Callback):
     in a protocol buffer (`process_summary`). Implement one or the other. Summaries made in the graph arrive through
     `process_summary`, and each of their scalars also through `process_scalar`.
 
-    Exceptions in a monitor are logged and do not stop the training. The only exceptions to this are `StopTraining`, and
+    Errors in a monitor are logged and do not stop training. The only exceptions to this are `StopTraining`, and
     a `ConfigError` from `setup_graph` or `before_train`, so that wrong options are reported before training begins. A
     monitor that keeps failing is disabled.
 
@@ -103,7 +103,7 @@ class Monitor(Callback):
         """
 
     def flush(self) -> None:
-        """Write or send everything that has arrived. Called at the end of each epoch and of the training."""
+        """Write or send everything that has arrived. Called at the end of each epoch and of the run."""
 
     def start_over(self) -> None:
         """Set aside the output of an earlier attempt at this run that left no checkpoint.
@@ -250,7 +250,7 @@ class Isolation:
             logger.error(message, self.name, name, self._in_a_row[name], error)
 
     def _log_failures(self) -> None:
-        """Log at the end of the training how many calls failed."""
+        """Log at the end of the run how many calls failed."""
         if self._last_failure is not None:
             message = "monitor %s failed in %d of %d calls%s, so its records are incomplete; last in %s with %s"
             ending = " and was disabled" if self.disabled else ""

@@ -1,4 +1,4 @@
-"""The values that each scalar had over a training."""
+"""The values of each scalar during a training run."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _PLOTS_IN_NOTEBOOK = 12
 
 
 class History(Mapping[str, np.ndarray]):
-    """The statistics of a training: every value of each scalar, with the epoch and global step of its report.
+    """The statistics of a training run: every value of each scalar, with the epoch and global step of its report.
 
-    A mapping of names to NumPy arrays. `trainer.history` is available during and after the training; a resumed training
+    A mapping of names to NumPy arrays. `trainer.history` is available during and after the run; a resumed run
     continues it. Notebooks show it as a table, with plots if Matplotlib is installed.
 
     Example:

@@ -1,4 +1,4 @@
-"""The reports of a training, which go to the history and to each monitor."""
+"""The reports of a training run, which go to the history and to each monitor."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class Monitors:
-    """Passes the reports of a training on to the history, and in the chief process to every monitor.
+    """Passes the reports of a training run on to the history, and in the chief process to every monitor.
 
     A failing monitor is isolated; see `Monitor`.
 
@@ -78,7 +78,7 @@ class Monitors:
         """Take reports again."""
         self._is_paused = False
 
-    # Reports of the training
+    # Reports
 
     def put_scalar(self, name: str, value: Any) -> None:
         """Report a number. Numbers reported within `run_step` are averaged over the epoch.
@@ -259,7 +259,7 @@ class Monitors:
     def _hand_on(self, method: str, *arguments: Any) -> None:
         """Call a report method of the monitors that override it.
 
-        If a monitor asks for the end of the training, the others and the caller still complete this report.
+        If a monitor requests the end of the run, the others and the caller still complete this report.
         """
         for monitor, reports in () if self._is_paused else self._reports:
             if method not in reports:

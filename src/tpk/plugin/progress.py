@@ -15,7 +15,7 @@ COUNTERS = ("epoch_num", "local_step", "global_step")
 
 @attrs.define
 class Progress:
-    """The three counters of a training, in one place, so that a checkpoint holds them together.
+    """The three counters of a training run, in one place, so that a checkpoint holds them together.
 
     The loop begins a step; the first run of the session in it claims the step, and completes it. So a step counts once,
     however often it runs the session, and a run outside of a step counts none.
@@ -41,7 +41,7 @@ class Progress:
     def begin_epoch(self, epoch: int) -> None:
         """Go to the beginning of an epoch, unless it is the current one.
 
-        It is if the training was resumed in the middle of it.
+        It is the current one if the run was resumed in the middle of it.
         """
         if epoch != self.epoch_num:
             self.epoch_num, self.local_step = epoch, -1
@@ -80,10 +80,10 @@ class Progress:
 
 
 class StopRequest:
-    """The request to end a training after the current step. Hooks, session, signals and loop share one.
+    """The request to end a run after the current step. Hooks, session, signals and loop share one.
 
     Attributes:
-        reason: why the training is to end; for the log.
+        reason: why the run ends; for the log.
         signum: the signal that made the request; None if none did.
     """
 
@@ -93,7 +93,7 @@ class StopRequest:
         self._is_set = False
 
     def is_set(self) -> bool:
-        """Return whether the training is to end."""
+        """Return whether the run is to end."""
         return self._is_set
 
     def set(self, reason: str = "") -> None:
@@ -102,7 +102,7 @@ class StopRequest:
         self._is_set = True
 
     def set_by_signal(self, signum: int) -> None:
-        """Make the request for a signal: the training ends with a checkpoint, and raises `Preempted`."""
+        """Make the request for a signal: the run ends with a checkpoint, and raises `Preempted`."""
         self.signum = signum
         self.set()
 

@@ -1,6 +1,6 @@
 """Hook specifications: their marker and arguments, and the hooks that are called before there is a trainer.
 
-The hooks of a training are methods of `tpk.Callback`. Modules and objects of the entry-point group ``tpk.plugins``
+The hooks of a training run are methods of `tpk.Callback`. Modules and objects of the entry-point group ``tpk.plugins``
 implement any hook with functions decorated with `tpk.hookimpl`.
 """
 

@@ -52,7 +52,7 @@ def test_a_failure_is_logged_once_with_its_traceback(caplog):
     assert record.exc_info[1].args == ("disk full",)
 
 
-def test_another_failure_is_logged_again(caplog):
+def test_a_different_failure_is_logged(caplog):
     report(isolate(OSError("disk full"), None, OSError("disk full"), ValueError("x")), 4)
     assert [repr(record.exc_info[1]) for record in records(caplog)] == [
         "OSError('disk full')",
@@ -60,7 +60,7 @@ def test_another_failure_is_logged_again(caplog):
     ]
 
 
-def test_failing_in_a_row_disables_it(caplog):
+def test_failing_repeatedly_disables_a_monitor(caplog):
     isolated = isolate(*[OSError("gone")] * 100)
     report(isolated, MAX_CONSECUTIVE_FAILURES + 3)
     assert isolated.disabled
@@ -69,13 +69,13 @@ def test_failing_in_a_row_disables_it(caplog):
     assert "Scripted is disabled: process_scalar failed 5 times in a row, last with OSError('gone')" in last
 
 
-def test_a_success_in_between_keeps_it_enabled():
+def test_a_success_in_between_keeps_a_monitor_enabled():
     isolated = isolate(*[OSError("gone")] * 4, None, *[OSError("gone")] * 4)
     report(isolated, 9)
     assert not isolated.disabled
 
 
-def test_successes_of_another_method_do_not_hide_that_one_always_fails():
+def test_successes_of_other_methods_do_not_reset_the_count():
     class CannotFlush(Monitor):
         def process_scalar(self, name, value):
             pass
@@ -90,14 +90,14 @@ def test_successes_of_another_method_do_not_hide_that_one_always_fails():
     assert isolated.disabled
 
 
-def test_a_disabled_monitor_may_still_close_what_it_opened():
+def test_a_disabled_monitor_may_still_close_its_files():
     isolated = isolate(*[OSError("gone")] * 5)
     report(isolated, 5)
     end(isolated)
     assert isolated.monitor.closed
 
 
-def test_a_request_to_stop_in_the_last_flush_does_not_keep_it_from_closing():
+def test_a_stop_in_the_last_flush_does_not_prevent_closing():
     class StopsInFlush(Scripted):
         def flush(self):
             raise StopTraining("enough")
@@ -107,7 +107,7 @@ def test_a_request_to_stop_in_the_last_flush_does_not_keep_it_from_closing():
     assert isolated.monitor.closed
 
 
-def test_the_end_repeats_how_many_calls_failed(caplog):
+def test_the_number_of_failed_calls_is_logged_at_the_end(caplog):
     isolated = isolate(OSError("gone"), None, OSError("gone"))
     report(isolated, 3)
     caplog.clear()
@@ -119,7 +119,7 @@ def test_the_end_repeats_how_many_calls_failed(caplog):
     )
 
 
-def test_without_failures_the_end_is_quiet(caplog):
+def test_without_failures_nothing_is_logged_at_the_end(caplog):
     isolated = isolate()
     report(isolated)
     end(isolated)
@@ -127,7 +127,7 @@ def test_without_failures_the_end_is_quiet(caplog):
 
 
 @pytest.mark.parametrize("request_", [StopTraining("enough"), KeyboardInterrupt(), SystemExit()])
-def test_requests_to_end_are_not_swallowed(request_):
+def test_stop_requests_are_not_swallowed(request_):
     with pytest.raises(type(request_)):
         report(isolate(request_))
 
@@ -181,7 +181,7 @@ def test_a_misspelled_report_method_is_an_error():
         HookManager().register(Misspelled())
 
 
-def test_a_monitor_is_no_wrapper_which_would_fail_in_what_it_wraps():
+def test_a_monitor_cannot_have_hook_wrappers():
     class Around(Monitor):
         @hookimpl(wrapper=True)
         def before_epoch(self):

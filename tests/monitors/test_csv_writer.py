@@ -53,12 +53,12 @@ def test_a_row_for_each_step_and_a_column_for_each_scalar(trainer):
     assert [path.name for path in trainer.run_dir.iterdir()] == ["stats.csv"], "no temporary file is left"
 
 
-def test_nothing_reported_is_no_file(trainer):
+def test_without_reports_there_is_no_file(trainer):
     start(trainer).call("after_train")
     assert not list(trainer.run_dir.iterdir())
 
 
-def test_a_resumed_run_has_the_table_of_one_that_was_never_killed(trainer):
+def test_a_resumed_run_has_the_same_table_as_an_uninterrupted_one(trainer):
     killed = start(trainer)
     report(killed, 1, cost=1)
     state = encode(killed.state_dict())
@@ -118,7 +118,7 @@ def test_a_link_is_not_followed(trainer, tmp_path_factory):
     assert victim.read_text() == "private"
 
 
-def test_without_a_run_dir_it_says_what_to_do(trainer_without_run_dir):
+def test_without_a_run_dir_the_error_says_what_to_do(trainer_without_run_dir):
     with pytest.raises(ConfigError, match=r"CSVWriter.*run_dir"):
         start(trainer_without_run_dir)
 

@@ -52,7 +52,7 @@ def unreliable(monkeypatch):
 
 
 @pytest.mark.parametrize("before", [0, 2])
-def test_what_cannot_be_written_is_written_later_and_once(tmp_path, unreliable, before):
+def test_failed_writes_are_repeated_later_and_once(tmp_path, unreliable, before):
     events = files(tmp_path)
     for step in range(before):
         events.add([event(step)])
@@ -69,7 +69,7 @@ def test_what_cannot_be_written_is_written_later_and_once(tmp_path, unreliable, 
     assert not events.waiting
 
 
-def test_later_files_come_later_whatever_the_clock_says(tmp_path):
+def test_file_names_are_in_order_whatever_the_clock_says(tmp_path):
     for step, now in enumerate([5000.0, 5000.2, 17.0, 0.0, 6000.0]):
         events = files(tmp_path, now)
         events.add([event(step)])

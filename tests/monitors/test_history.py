@@ -30,7 +30,7 @@ def test_every_value_is_kept_with_its_step(history):
     assert history.latest("error") == 1.0
 
 
-def test_it_is_a_mapping_of_names_to_arrays(history):
+def test_a_history_maps_names_to_arrays(history):
     assert list(history) == ["cost", "error"] and len(history) == 2 and "cost" in history and "loss" not in history
     assert history["cost"].tolist() == [0.5, math.inf] and history["cost"].dtype == np.float64
     assert history.steps("cost").tolist() == [10, 20]
@@ -41,7 +41,7 @@ def test_it_is_a_mapping_of_names_to_arrays(history):
     assert repr(history) == "History(cost: 2 values, error: 1 values)"
 
 
-def test_what_it_returns_is_the_callers_own(history):
+def test_returned_arrays_belong_to_the_caller(history):
     history["cost"][:] = 0
     assert history["cost"].tolist() == [0.5, math.inf]
 
@@ -58,12 +58,12 @@ def test_columns_have_a_row_for_each_step(history):
     assert [column.size for column in History().columns().values()] == [0, 0]
 
 
-def test_of_several_values_in_one_step_a_column_has_the_last(history):
+def test_a_column_has_the_last_of_several_values_in_one_step(history):
     history.add("error", 1, 10, 2)
     assert history.columns("error")["error"].tolist() == [2.0]
 
 
-def test_the_best_is_the_first_of_the_least_or_the_greatest(history):
+def test_the_best_is_the_first_smallest_or_largest_value(history):
     history.add("cost", 3, 30, math.nan)
     history.add("cost", 4, 40, 0.5)
     assert history.best("cost") == (0.5, 1, 10)
@@ -86,7 +86,7 @@ def test_an_unknown_name_is_a_key_error_that_lists_the_known_ones(history):
         History().of("cost")
 
 
-def test_it_survives_a_restart_through_json(history):
+def test_a_history_survives_a_restart_through_json(history):
     history.add("cost", 3, 30, 0.1)
     resumed = History()
     resumed.load_state_dict(decode(json.loads(json.dumps(encode(history.state_dict()), allow_nan=False))))
@@ -112,7 +112,7 @@ def test_plots_without_matplotlib_are_an_error_that_says_what_to_install(history
         history.plot()
 
 
-def test_it_plots_each_scalar(history):
+def test_each_scalar_is_plotted(history):
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("agg")
     axes = history.plot()
@@ -123,14 +123,14 @@ def test_it_plots_each_scalar(history):
     assert not matplotlib.pyplot.get_fignums()
 
 
-def test_it_plots_on_a_given_figure(history):
+def test_plots_are_drawn_on_a_given_figure(history):
     figure = pytest.importorskip("matplotlib.figure").Figure()
     (plot,) = history.plot("error", figure=figure)
     assert figure.axes == [plot] and plot.get_title() == "error"
     assert plot.lines[0].get_xydata().tolist() == [[10, 1.0]]
 
 
-def test_it_is_read_from_what_a_run_has_written(tmp_path):
+def test_a_history_is_read_from_the_files_of_a_run(tmp_path):
     rows = [
         {"epoch_num": 1, "global_step": 10, "time": 1.5, "cost": 2.0, "scalar/time": 3},
         {"epoch_num": 2, "global_step": 20, "time": 2.5, "cost": "NaN", "error": "-Infinity"},
@@ -146,7 +146,7 @@ def test_it_is_read_from_what_a_run_has_written(tmp_path):
 
 
 @pytest.mark.parametrize("line", ["{", "[]", "{}", '{"epoch_num": 1, "global_step": 1, "cost": "high"}'])
-def test_what_no_monitor_has_written_is_an_error_that_names_the_line(tmp_path, line):
+def test_an_invalid_file_is_an_error_that_names_the_line(tmp_path, line):
     (tmp_path / "stats.jsonl").write_text(f'{{"epoch_num": 1, "global_step": 1, "cost": 1}}\n{line}\n')
     with pytest.raises(tpk.ConfigError, match=r"line 2 of '.*stats.jsonl' is not what JSONWriter writes"):
         tpk.History.read(tmp_path)

@@ -24,7 +24,7 @@ def rows(trainer):
     return [json.loads(line, parse_constant=pytest.fail) for line in lines]
 
 
-def test_the_scalars_of_a_step_are_a_line(trainer, writer):
+def test_the_scalars_of_a_step_are_one_line(trainer, writer):
     trainer.epoch_num, trainer.global_step = 2, 20
     writer.process_scalar("cost", 0.5)
     writer.process_scalar("größe, %", 3)
@@ -52,7 +52,7 @@ def test_no_value_is_lost_if_a_scalar_is_reported_twice_in_a_step(trainer, write
     assert [row["cost"] for row in rows(trainer)] == [1, 2]
 
 
-def test_numbers_that_json_does_not_have_are_strings(trainer, writer):
+def test_nan_and_infinities_are_strings(trainer, writer):
     for name in ("nan", "inf", "-inf"):
         writer.process_scalar(name, float(name))
     writer.flush()
@@ -60,7 +60,7 @@ def test_numbers_that_json_does_not_have_are_strings(trainer, writer):
     assert (row["nan"], row["inf"], row["-inf"]) == ("NaN", "Infinity", "-Infinity")
 
 
-def test_a_scalar_called_like_a_column_does_not_replace_it(trainer, writer):
+def test_a_scalar_named_like_a_column_does_not_replace_it(trainer, writer):
     trainer.global_step = 7
     writer.process_scalar("global_step", 1)
     writer.process_scalar("time", 2)
@@ -69,13 +69,13 @@ def test_a_scalar_called_like_a_column_does_not_replace_it(trainer, writer):
     assert (row["global_step"], row["scalar/global_step"], row["scalar/time"]) == (7, 1, 2)
 
 
-def test_nothing_reported_is_no_line(trainer, writer):
+def test_without_reports_there_is_no_line(trainer, writer):
     writer.flush()
     writer.after_train(trainer)
     assert not (trainer.run_dir / "stats.jsonl").exists()
 
 
-def test_what_is_left_is_written_at_the_end(trainer, writer):
+def test_remaining_rows_are_written_at_the_end(trainer, writer):
     writer.process_scalar("cost", 1)
     writer.after_train(trainer)
     assert len(rows(trainer)) == 1
@@ -103,7 +103,7 @@ def test_a_torn_last_line_does_not_spoil_the_next(trainer, writer, tail, costs, 
     assert ("removed an incomplete last line" in caplog.text) == (len(costs) == 2)
 
 
-def test_what_could_not_be_written_is_tried_again(trainer, writer):
+def test_a_failed_write_is_tried_again(trainer, writer):
     blocked = trainer.run_dir / "stats.jsonl"
     blocked.mkdir()
     writer.process_scalar("cost", 1)
@@ -117,7 +117,7 @@ def test_what_could_not_be_written_is_tried_again(trainer, writer):
     assert [row["cost"] for row in rows(trainer)] == [1, 2]
 
 
-def test_a_line_that_is_written_in_part_is_taken_back(trainer, writer, monkeypatch):
+def test_a_partially_written_line_is_removed(trainer, writer, monkeypatch):
     writer.process_scalar("cost", 1)
     writer.flush()
     write = io.FileIO.write
@@ -139,7 +139,7 @@ def test_a_line_that_is_written_in_part_is_taken_back(trainer, writer, monkeypat
     assert [row["cost"] for row in rows(trainer)] == [1, 2]
 
 
-def test_without_a_run_dir_it_says_what_to_do(trainer_without_run_dir):
+def test_without_a_run_dir_the_error_says_what_to_do(trainer_without_run_dir):
     writer = JSONWriter()
     writer.trainer = trainer_without_run_dir
     with pytest.raises(ConfigError, match=r"JSONWriter writes to the directory of the run.*Give the trainer a run_dir"):

@@ -43,7 +43,7 @@ def step(sess, *monitors, fetches=()):
     return HookedSession(sess, hooks.compile_step(), Progress()).run(fetches)
 
 
-def test_each_monitor_gets_what_it_asked_for(sess):
+def test_each_monitor_gets_its_fetches(sess):
     x = tf.compat.v1.placeholder(tf.float32, [], "x")
     plain, structure, feeding = (
         Fetching(tf.constant(1.0)),
@@ -59,13 +59,13 @@ def test_each_monitor_gets_what_it_asked_for(sess):
     assert watching.values.results is None
 
 
-def test_what_two_monitors_feed_is_an_error_that_names_the_second(sess):
+def test_a_tensor_fed_by_two_monitors_is_an_error_that_names_the_second(sess):
     x = tf.compat.v1.placeholder(tf.float32, [], "x")
     with pytest.raises(SessionError, match="Fetching#2"):
         step(sess, Fetching(SessionRunArgs(x, {x: 1.0})), Fetching(SessionRunArgs(x, {x: 2.0})))
 
 
-def test_a_monitor_that_fails_asks_for_nothing(sess, caplog):
+def test_a_failing_monitor_fetches_nothing(sess, caplog):
     class Broken(Monitor):
         def before_run(self, run_context):
             raise OSError("gone")

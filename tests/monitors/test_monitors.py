@@ -66,7 +66,7 @@ def test_a_scalar_reaches_every_monitor_and_the_history(trainer):
     assert monitors.names == ["val error, %"]
 
 
-def test_what_is_no_scalar_is_an_error_of_the_caller(trainer):
+def test_an_invalid_scalar_is_an_error_of_the_caller(trainer):
     with pytest.raises(ReportedValueError, match="'cost'"):
         RegisteredMonitors(trainer, Recorder()).put_scalar("cost", [1, 2])
     with pytest.raises(UnknownScalarError, match="Reported so far: none"):
@@ -99,7 +99,7 @@ def test_an_image_and_a_histogram_arrive_as_values_and_as_summaries(trainer):
     assert recorder.summaries[1].value[0].histo.num == 6
 
 
-def test_what_is_not_finite_is_left_out_of_a_histogram_and_logged(trainer, caplog):
+def test_values_that_are_not_finite_are_left_out_of_a_histogram_with_a_warning(trainer, caplog):
     recorder = Recorder()
     monitors = RegisteredMonitors(trainer, recorder)
     monitors.put_histogram("weights", [1.0, np.nan, np.inf])
@@ -122,7 +122,7 @@ def test_an_event_gets_step_and_time(trainer):
         RegisteredMonitors(trainer).put_event("now")
 
 
-def test_one_broken_monitor_does_not_rob_the_others(trainer, caplog):
+def test_a_broken_monitor_does_not_affect_the_others(trainer, caplog):
     recorder = Recorder()
     monitors = RegisteredMonitors(trainer, Broken(), recorder)
     for _ in range(7):
@@ -134,7 +134,7 @@ def test_one_broken_monitor_does_not_rob_the_others(trainer, caplog):
     assert "Broken failed in 9 of 14 calls and was disabled" in caplog.records[-1].getMessage()
 
 
-def test_a_request_to_stop_keeps_nobody_from_the_report(trainer):
+def test_a_stop_request_does_not_keep_a_report_from_other_monitors(trainer):
     class Stop(Monitor):
         def process_scalar(self, name, value):
             raise StopTraining("good enough")
@@ -145,7 +145,7 @@ def test_a_request_to_stop_keeps_nobody_from_the_report(trainer):
     assert trainer.stop_reasons == ["good enough"]
 
 
-def test_only_the_chief_hands_on_but_every_process_keeps_the_history(trainer):
+def test_only_the_chief_has_monitors_but_every_process_has_the_history(trainer):
     recorder = Recorder()
     monitors = RegisteredMonitors(trainer, recorder, is_chief=False)
     monitors.put_scalar("cost", 0.5)
@@ -166,7 +166,7 @@ def test_only_hooks_that_a_monitor_implements_are_registered():
     assert set(Recorder().hook_implementations()) == {"trigger_epoch", "after_train"}
 
 
-def test_they_begin_first_and_end_last():
+def test_monitors_begin_first_and_end_last():
     class All(Recorder):
         def before_train(self, trainer):
             pass
@@ -176,7 +176,7 @@ def test_they_begin_first_and_end_last():
     assert order["trigger_epoch"] == order["after_train"] == (False, True)
 
 
-def test_what_is_reported_in_the_last_hooks_is_flushed(trainer):
+def test_reports_of_the_last_hooks_are_flushed(trainer):
     class Reporting(Callback):
         def trigger_epoch(self, trainer):
             monitors.put_scalar("cost", 1)
@@ -192,7 +192,7 @@ def test_what_is_reported_in_the_last_hooks_is_flushed(trainer):
     assert flushing.flushed == 1
 
 
-def test_each_monitor_is_an_entry_under_its_own_name(trainer):
+def test_each_monitor_is_registered_under_its_own_name(trainer):
     first, second, other = Recorder(), Recorder(), Broken()
     monitors = RegisteredMonitors(trainer, first, second, other)
     assert monitors.hooks.plugins == {"Recorder": first, "Recorder#2": second, "Broken": other}

@@ -1,4 +1,4 @@
-"""What monitors write, when a run that was killed takes back what its checkpoint does not count."""
+"""Files of monitors when a killed run resumes from its checkpoint."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def content(writer):
 
 
 @pytest.mark.parametrize("flushed", [True, False])
-def test_rows_after_the_checkpoint_go_and_the_row_under_way_stays(trainer, flushed):
+def test_rows_after_the_checkpoint_are_removed_and_the_current_row_is_kept(trainer, flushed):
     whole = make(JSONWriter, trainer)
     report(whole, 1, cost=1)
     report(whole, 2, cost=2)
@@ -75,7 +75,7 @@ def test_a_checkpoint_before_the_first_row(trainer):
 
 
 @pytest.mark.parametrize("remove", [True, False])
-def test_a_file_that_has_become_shorter_is_said(trainer, remove, caplog):
+def test_a_file_that_became_shorter_is_logged(trainer, remove, caplog):
     first = make(JSONWriter, trainer)
     for step in range(4):
         report(first, step, cost=step)
@@ -133,7 +133,7 @@ def test_damaged_lines_are_reported_and_a_copy_is_kept(trainer, damage, caplog):
     assert [json.loads(line)["cost"] for line in content(resumed).splitlines()] == [0, 2, 3, 4]
 
 
-def test_what_was_not_printed_yet_is_printed_after_the_resume(trainer, caplog):
+def test_pending_values_are_printed_after_the_resume(trainer, caplog):
     caplog.set_level(logging.INFO, logger="tpk")
     first, second = ScalarPrinter(), ScalarPrinter()
     first.process_scalar("cost", 0.5)
@@ -142,7 +142,7 @@ def test_what_was_not_printed_yet_is_printed_after_the_resume(trainer, caplog):
     assert "cost 0.5" in caplog.text
 
 
-def test_rows_do_not_go_where_a_link_leads(trainer, tmp_path_factory):
+def test_rows_are_not_written_through_a_link(trainer, tmp_path_factory):
     victim = tmp_path_factory.mktemp("elsewhere") / "victim"
     victim.write_text("private, without a line end")
     writer = make(JSONWriter, trainer)
@@ -178,7 +178,7 @@ def test_a_link_among_the_event_files_is_left_alone(trainer, tmp_path_factory):
     assert not any(path.is_symlink() for path in (trainer.run_dir / "kept-1").iterdir())
 
 
-def test_a_link_where_an_event_file_is_to_be_is_not_followed(trainer, tmp_path_factory, monkeypatch):
+def test_a_link_in_the_place_of_an_event_file_is_not_followed(trainer, tmp_path_factory, monkeypatch):
     victim = tmp_path_factory.mktemp("elsewhere") / "victim"
     victim.write_text("private")
     monkeypatch.setattr(event_files, "_file_count", itertools.count(7))
@@ -192,7 +192,7 @@ def test_a_link_where_an_event_file_is_to_be_is_not_followed(trainer, tmp_path_f
     assert [event.step for event in EventFileLoader(str(trainer.run_dir / f"{name}.8.TFEventWriter")).Load()] == [0, 3]
 
 
-def test_while_muted_nothing_is_recorded(trainer):
+def test_while_paused_nothing_is_recorded(trainer):
     class Count(Monitor):
         calls = 0
 
@@ -208,7 +208,7 @@ def test_while_muted_nothing_is_recorded(trainer):
     assert (monitor.calls, monitors.get_history("cost")) == (1, [(0, 2.0)])
 
 
-def test_keys_depend_on_what_something_is_and_not_on_its_place():
+def test_state_keys_do_not_depend_on_the_order():
     class Setter:
         def __init__(self, state_key=""):
             self.state_key = state_key
@@ -223,8 +223,8 @@ def test_keys_depend_on_what_something_is_and_not_on_its_place():
     ]
 
 
-def test_a_monitor_that_was_failing_at_the_checkpoint_keeps_what_it_wrote(trainer, caplog):
-    """Its file must not pass for one of an attempt that left no checkpoint."""
+def test_a_monitor_that_was_failing_at_the_checkpoint_keeps_its_output(trainer, caplog):
+    """Its file must not be mistaken for the file of an attempt that left no checkpoint."""
 
     def monitors():
         writer = JSONWriter(clock=lambda: 5.0)

@@ -11,7 +11,7 @@ from tpk.monitors import Monitors, ScalarPrinter
 
 @pytest.fixture(autouse=True)
 def columns_of_terminal(monkeypatch):
-    """Return a function that sets the width of the terminal; 0 means that there is none."""
+    """Return a function that sets the width of the terminal; 0 means no terminal."""
 
     def set_width(columns):
         monkeypatch.setenv("COLUMNS", str(columns))
@@ -29,7 +29,7 @@ def lines(caplog):
 
 @pytest.fixture
 def columns(lines):
-    """What stands behind the title, in each line."""
+    """Return the parts of each line after the title."""
     return lambda: [[part.strip() for part in line.split("|")[1:]] for line in lines()]
 
 
@@ -94,7 +94,7 @@ def test_an_epoch_fits_the_terminal_with_followed_statistics_first(
     assert all(len("12:00:00 " + line) <= columns for line in lines())
 
 
-def test_what_does_not_fit_is_for_the_file(trainer, caplog, columns_of_terminal):
+def test_values_that_do_not_fit_are_logged_at_debug_level(trainer, caplog, columns_of_terminal):
     caplog.set_level(logging.DEBUG, "tpk.monitors.scalar_printer")
     columns_of_terminal(80)
     report_an_epoch(trainer)
@@ -119,7 +119,7 @@ def test_columns_are_aligned_from_epoch_to_epoch(trainer, lines):
     ]
 
 
-def test_a_training_without_an_end_has_no_last_epoch(trainer, lines):
+def test_without_a_last_epoch_only_the_epoch_is_shown(trainer, lines):
     printer, trainer.loop.max_epoch = ScalarPrinter(), 2**63 - 1
     printer.process_scalar("a", 1)
     printer.trigger_epoch(trainer)
@@ -133,7 +133,7 @@ def test_the_learning_rate_of_an_objective_keeps_its_name(trainer, columns):
     assert columns() == [["generator/lr 0.1"]]
 
 
-def test_moving_averages_are_for_the_file(trainer, caplog):
+def test_moving_averages_are_logged_at_debug_level(trainer, caplog):
     caplog.set_level(logging.DEBUG, "tpk.monitors.scalar_printer")
     printer = ScalarPrinter()
     for name in ("cost", "cost/EMA", "error/EMA"):
@@ -147,7 +147,7 @@ def test_moving_averages_are_for_the_file(trainer, caplog):
     ]
 
 
-def test_each_epoch_logs_what_is_new(trainer, columns):
+def test_each_epoch_logs_only_new_values(trainer, columns):
     printer = ScalarPrinter()
     printer.process_scalar("a", 1)
     printer.trigger_epoch(trainer)
@@ -157,7 +157,7 @@ def test_each_epoch_logs_what_is_new(trainer, columns):
     assert columns() == [["a 1"], ["b 2"]]
 
 
-def test_what_comes_after_the_last_epoch_is_logged_at_the_end(trainer, columns):
+def test_values_after_the_last_epoch_are_logged_at_the_end(trainer, columns):
     printer = ScalarPrinter()
     printer.process_scalar("a", 1)
     printer.after_train(trainer)
@@ -175,7 +175,7 @@ def test_what_comes_after_the_last_epoch_is_logged_at_the_end(trainer, columns):
         ({"whitelist": []}, []),
     ],
 )
-def test_lists_of_names(trainer, columns, options, expected):
+def test_whitelist_and_blacklist_select_scalars(trainer, columns, options, expected):
     printer = ScalarPrinter(**options)
     for name in ("cost", "cost/EMA", "train-error", "val-error"):
         printer.process_scalar(name, 1)
@@ -183,7 +183,7 @@ def test_lists_of_names(trainer, columns, options, expected):
     assert [part for line in columns() for part in line] == expected
 
 
-def test_steps_are_logged_if_asked_for(trainer, columns):
+def test_steps_are_logged_with_enable_step(trainer, columns):
     printer = ScalarPrinter(enable_step=True)
     for trainer.local_step in (8, 9):
         printer.process_scalar("x", trainer.local_step)
@@ -201,7 +201,7 @@ def test_without_epochs_the_last_step_is_logged_as_a_step(trainer, columns):
     assert columns() == [["x 10"]]
 
 
-def test_steps_cost_nothing_unless_asked_for():
+def test_steps_cost_nothing_by_default():
     assert "trigger_step" not in ScalarPrinter().hook_implementations()
     assert "trigger_step" in ScalarPrinter(enable_step=True).hook_implementations()
 
@@ -213,7 +213,7 @@ def test_without_epochs_their_end_logs_nothing(trainer, lines):
     assert lines() == []
 
 
-def test_a_wrong_expression_is_an_error():
+def test_an_invalid_expression_is_an_error():
     with pytest.raises(ConfigError, match=r"blacklist: '\(' is not a valid regular expression"):
         ScalarPrinter(blacklist=["("])
     with pytest.raises(ConfigError, match=r"write whitelist=\['cost'\]"):

@@ -66,12 +66,12 @@ def test_tags_lose_the_main_tower_and_the_suffix(tag, expected):
 
 
 @pytest.mark.parametrize("summary", [3, "cost", None, b"\xff\xff\xff"])
-def test_what_is_no_summary_is_an_error(summary):
+def test_an_invalid_summary_is_an_error(summary):
     with pytest.raises(ReportedValueError, match="put_summary"):
         read_summary(summary)
 
 
-def test_scalars_of_both_tensorflows_are_found():
+def test_scalars_of_tensorflow_1_and_2_are_found():
     metadata = tf.compat.v1.SummaryMetadata()
     metadata.plugin_data.plugin_name = "scalars"
     summary = Summary(

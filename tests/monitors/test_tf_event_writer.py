@@ -47,7 +47,7 @@ def test_tensorboard_shows_scalars_images_histograms_and_the_graph(trainer):
     assert [node.name for node in nodes] == ["three"]
 
 
-def test_summaries_of_the_graph_arrive_as_they_are(trainer):
+def test_summaries_of_the_graph_arrive_unchanged(trainer):
     with trainer.graph.as_default(), tf.compat.v1.Session() as sess:
         tf.compat.v1.summary.image("digits", tf.zeros([2, 8, 8, 1]))
         tf.compat.v1.summary.histogram("tower0/weights", tf.range(10.0))
@@ -71,7 +71,7 @@ def test_run_metadata_arrives(trainer):
     assert read(trainer.run_dir).Tags()["run_metadata"] == ["step5"]
 
 
-def test_a_resumed_run_is_one_curve(trainer):
+def test_a_resumed_run_continues_the_curve(trainer):
     first = start(trainer)
     for trainer.global_step in (1, 2, 3, 4):
         first.put_scalar("cost", trainer.global_step)
@@ -85,7 +85,7 @@ def test_a_resumed_run_is_one_curve(trainer):
     assert curve == [(1, 1.0), (2, 2.0), (3, 30.0), (4, 40.0), (5, 50.0)]
 
 
-def test_a_flush_makes_it_visible(trainer):
+def test_a_flush_makes_events_visible(trainer):
     monitors = start(trainer)
     monitors.put_scalar("cost", 1)
     monitors.call("trigger_epoch")
@@ -93,13 +93,13 @@ def test_a_flush_makes_it_visible(trainer):
     monitors.call("after_train")
 
 
-def test_a_folder_of_its_own_needs_no_run_dir(trainer_without_run_dir, tmp_path):
+def test_an_own_folder_needs_no_run_dir(trainer_without_run_dir, tmp_path):
     monitors = start(trainer_without_run_dir, logdir=tmp_path / "events")
     monitors.put_scalar("cost", 1)
     monitors.call("after_train")
     assert read(tmp_path / "events").Tags()["scalars"] == ["cost"]
 
 
-def test_without_a_place_it_says_what_to_do(trainer_without_run_dir):
+def test_without_a_folder_the_error_says_what_to_do(trainer_without_run_dir):
     with pytest.raises(ConfigError, match=r"TFEventWriter writes to the directory of the run.*run_dir"):
         start(trainer_without_run_dir)

@@ -46,7 +46,7 @@ def test_numbers_become_python_numbers(value, expected):
         {},
     ],
 )
-def test_what_is_no_single_number_is_an_error_that_names_the_scalar(value):
+def test_a_value_that_is_not_a_single_number_is_an_error_that_names_the_scalar(value):
     with pytest.raises(ReportedValueError, match="scalar 'val-error'") as caught:
         as_scalar("val-error", value)
     assert isinstance(caught.value, TpkError)
@@ -59,7 +59,7 @@ def test_a_tensor_without_a_value_is_an_error_that_says_what_to_report():
 
 
 @pytest.mark.parametrize("name", ["", None, 3])
-def test_a_name_is_a_string(name):
+def test_a_name_must_be_a_string(name):
     with pytest.raises(ReportedValueError, match="name of a scalar"):
         as_scalar(name, 1)
 
@@ -83,7 +83,7 @@ def test_shapes_of_images(shape, expected):
 
 
 @pytest.mark.parametrize("shape", [(4,), (4, 5, 2), (7, 4, 5), (2, 4, 5, 2), (0, 5), (1, 1, 4, 5, 3)])
-def test_a_shape_that_is_no_image_is_an_error_that_names_it(shape):
+def test_an_invalid_image_shape_is_an_error_that_names_it(shape):
     with pytest.raises(ReportedValueError, match="image 'samples'"):
         as_images("samples", np.zeros(shape))
 
@@ -94,7 +94,7 @@ def test_numbers_of_images_are_rounded_and_clipped():
 
 
 @pytest.mark.parametrize("array", [np.array([["a"]]), np.zeros((2, 2), bool), np.zeros((2, 2), complex)])
-def test_what_is_no_picture_is_an_error(array):
+def test_an_invalid_image_is_an_error(array):
     with pytest.raises(ReportedValueError, match="image 'x'"):
         as_images("x", array)
 
@@ -104,12 +104,12 @@ def test_a_distribution_is_flat():
 
 
 @pytest.mark.parametrize("values", [[], ["a"], [1j]])
-def test_what_is_no_distribution_is_an_error_that_names_it(values):
+def test_an_invalid_distribution_is_an_error_that_names_it(values):
     with pytest.raises(ReportedValueError, match="histogram 'weights'"):
         as_distribution("weights", values)
 
 
-def test_numbers_that_json_does_not_have_survive_it():
+def test_nan_and_infinities_survive_json():
     values = [1, 0.1, float("nan"), float("inf"), float("-inf")]
     text = json.dumps([json_number(value) for value in values], allow_nan=False)
     np.testing.assert_array_equal([float(value) for value in json.loads(text)], values)

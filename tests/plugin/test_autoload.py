@@ -56,7 +56,7 @@ def test_installed_plugins_are_loaded(good_catalog):
     assert "broken_plugin" not in sys.modules
 
 
-def test_a_broken_one_is_a_loud_warning(catalog, caplog):
+def test_a_broken_plugin_is_skipped_with_a_warning(catalog, caplog):
     assert names_of(autoload()) == ["good_plugin"]
     assert statuses(catalog) == {"good": "loaded", "broken": "failed", "hookless": "failed"}
     warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
@@ -66,25 +66,25 @@ def test_a_broken_one_is_a_loud_warning(catalog, caplog):
     assert "ZeroDivisionError" in caplog.text and "implements no hook" in caplog.text
 
 
-def test_strict_makes_a_broken_one_an_error(catalog, monkeypatch):
+def test_strict_makes_a_broken_plugin_an_error(catalog, monkeypatch):
     monkeypatch.setenv("TPK_STRICT", "1")
     with pytest.raises(tpk.errors.PluginImportError, match=r"'broken' .*tpk-broken 0.3.*ZeroDivisionError"):
         autoload()
 
 
-def test_loading_may_be_disabled(catalog, monkeypatch):
+def test_autoload_can_be_disabled(catalog, monkeypatch):
     monkeypatch.setenv("TPK_DISABLE_AUTOLOAD", "1")
     assert autoload() == []
     assert statuses(catalog) == dict.fromkeys(("good", "broken", "hookless"), "available")
 
 
-def test_a_named_one_is_loaded_although_loading_is_disabled(catalog, monkeypatch):
+def test_a_named_plugin_is_loaded_even_if_autoload_is_disabled(catalog, monkeypatch):
     monkeypatch.setenv("TPK_DISABLE_AUTOLOAD", "1")
     monkeypatch.setenv("TPK_PLUGINS", "good")
     assert names_of(autoload()) == ["good_plugin"]
 
 
-def test_a_named_one_is_loaded_first_and_once(good_catalog, fake_distribution, monkeypatch):
+def test_a_named_plugin_is_loaded_first_and_once(good_catalog, fake_distribution, monkeypatch):
     fake_distribution("tpk-more", modules={"another": GOOD})
     monkeypatch.setenv("TPK_PLUGINS", "another,good")
     assert names_of(autoload()) == ["another", "good_plugin"]
@@ -92,7 +92,7 @@ def test_a_named_one_is_loaded_first_and_once(good_catalog, fake_distribution, m
     assert names_of(autoload()) == ["good_plugin"]
 
 
-def test_a_named_one_may_be_an_attribute_of_a_module(good_catalog, fake_distribution, monkeypatch):
+def test_a_named_plugin_may_be_an_attribute_of_a_module(good_catalog, fake_distribution, monkeypatch):
     source = "class Plugin:\n    def before_train(self, trainer): ...\nplugin = Plugin()\n"
     fake_distribution("tpk-more", modules={"another": source})
     monkeypatch.setenv("TPK_PLUGINS", "another:plugin,another:Plugin")
@@ -100,7 +100,7 @@ def test_a_named_one_may_be_an_attribute_of_a_module(good_catalog, fake_distribu
     assert type(first).__name__ == type(second).__name__ == "Plugin"
 
 
-def test_a_named_one_that_is_missing_is_an_error(good_catalog, monkeypatch):
+def test_a_missing_named_plugin_is_an_error(good_catalog, monkeypatch):
     monkeypatch.setenv("TPK_PLUGINS", "god")
     with pytest.raises(tpk.errors.PluginImportError, match="No module named 'god'") as caught:
         autoload()
@@ -108,19 +108,19 @@ def test_a_named_one_that_is_missing_is_an_error(good_catalog, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["broken", "hookless"])
-def test_a_named_one_that_is_broken_is_an_error(catalog, monkeypatch, name):
+def test_a_broken_named_plugin_is_an_error(catalog, monkeypatch, name):
     monkeypatch.setenv("TPK_PLUGINS", name)
     with pytest.raises(tpk.errors.PluginError, match=name):
         autoload()
 
 
-def test_a_named_one_that_is_blocked_is_an_error(good_catalog, monkeypatch):
+def test_a_blocked_named_plugin_is_an_error(good_catalog, monkeypatch):
     monkeypatch.setenv("TPK_PLUGINS", "broken")
     with pytest.raises(tpk.errors.PluginError, match="is blocked by TPK_BLOCK"):
         autoload()
 
 
-def test_two_of_one_name_are_both_left_out_with_a_warning(good_catalog, fake_distribution, caplog):
+def test_two_plugins_with_one_name_are_both_skipped_with_a_warning(good_catalog, fake_distribution, caplog):
     fake_distribution("tpk-better", entry_points={"tpk.plugins": {"good": "better_plugin"}})
     assert autoload() == []
     assert "more than one distribution offers the plugin 'good'" in caplog.text
@@ -152,7 +152,7 @@ def recover(error):
 """
 
 
-def test_a_plugin_may_implement_the_hooks_of_one_that_comes_later(fake_distribution, isolated_catalog):
+def test_a_plugin_may_implement_hooks_that_a_later_plugin_adds(fake_distribution, isolated_catalog):
     for name, source in [("a-listener", FIRST_OF_ALL), ("b-episodes", SPECS)]:
         module = name.replace("-", "_")
         fake_distribution(f"tpk-{name}", entry_points={"tpk.plugins": {name: module}}, modules={module: source})

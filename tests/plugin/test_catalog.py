@@ -91,10 +91,10 @@ def test_nothing_is_imported_until_it_is_named():
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-# The forms that stand for a plugin.
+# The ways to name a plugin.
 
 
-def test_an_instance_stands_for_itself(isolated_catalog):
+def test_an_instance_is_used_unchanged(isolated_catalog):
     callback = Callback()
     assert isolated_catalog.resolve("callback", callback) is callback
 
@@ -106,7 +106,7 @@ def test_a_class_is_instantiated(isolated_catalog):
     assert type(isolated_catalog.resolve("callback", Simple)) is Simple
 
 
-def test_a_class_that_needs_arguments_is_an_error_that_says_how(isolated_catalog):
+def test_a_class_that_needs_arguments_is_an_error_that_says_how_to_pass_them(isolated_catalog):
     class Demanding(Callback):
         def __init__(self, period: int, *, verbose: bool = False) -> None:
             pass
@@ -115,16 +115,16 @@ def test_a_class_that_needs_arguments_is_an_error_that_says_how(isolated_catalog
         isolated_catalog.resolve("callback", Demanding)
 
 
-def test_a_name_stands_for_an_instance(hello):
+def test_a_name_creates_an_instance(hello):
     callback = hello.resolve("callback", "hello")
     assert type(callback).__name__ == "Hello" and callback.greeting == "hello"
 
 
-def test_use_gives_options(hello):
+def test_use_passes_options(hello):
     assert hello.resolve("callback", use("hello", greeting="hi", times=2)).times == 2
 
 
-def test_a_name_may_stand_for_a_factory(hello):
+def test_a_name_may_name_a_factory(hello):
     assert hello.resolve("callback", use("loud", greeting="hi")).greeting == "HI"
 
 
@@ -162,7 +162,7 @@ def test_use_is_a_value():
         use(3)
 
 
-# What can go wrong with a name.
+# Errors.
 
 
 def test_an_unknown_name_lists_the_nearest_and_the_known(hello):
@@ -187,7 +187,7 @@ def test_a_broken_plugin_does_not_matter_until_it_is_named(broken, hello):
     assert status_of(broken, "broken") == ["available"]
 
 
-def test_a_module_that_exits_is_broken_and_not_the_end(fake_distribution, isolated_catalog):
+def test_a_module_that_exits_is_broken_and_does_not_end_the_process(fake_distribution, isolated_catalog):
     fake_distribution(
         "tpk-exit",
         entry_points={"tpk.callbacks": {"exit": "exit_module:Exit"}},
@@ -222,7 +222,7 @@ def test_two_distributions_with_one_name_are_an_error_that_names_both(hello, fak
     assert hello.resolve("callback", "hello_module:Hello").greeting == "hello"
 
 
-def test_one_name_in_two_kinds_is_no_conflict(hello, fake_distribution):
+def test_one_name_in_two_kinds_is_not_a_conflict(hello, fake_distribution):
     fake_distribution("tpk-other", entry_points={"tpk.monitors": {"hello": "tpk.monitors:JSONWriter"}})
     assert hello.resolve("callback", "hello").greeting == "hello"
     assert type(hello.resolve("monitor", "hello")).__name__ == "JSONWriter"
@@ -238,12 +238,12 @@ def test_one_name_in_two_kinds_is_no_conflict(hello, fake_distribution):
         ("callback", "ready", r"'ready' .*from tpk-hello 1.2.* leads to a class or a factory"),
     ],
 )
-def test_what_is_of_another_kind_is_an_error_that_says_where_it_belongs(hello, kind, spec, message):
+def test_a_plugin_of_another_kind_is_an_error_that_says_where_it_belongs(hello, kind, spec, message):
     with pytest.raises(tpk.errors.PluginError, match=message):
         hello.resolve(kind, spec)
 
 
-def test_a_third_party_that_has_the_name_of_a_builtin_is_told_of(fake_distribution, isolated_catalog, caplog):
+def test_a_third_party_plugin_named_like_a_builtin_is_logged(fake_distribution, isolated_catalog, caplog):
     fake_distribution("tpk-other", entry_points={"tpk.monitors": {"JSONWriter": "other:JSONWriter"}})
     isolated_catalog.resolve("monitor", "JSONWriter")
     theirs = "monitor 'JSONWriter' (other:JSONWriter, from tpk-other 1.0)"
@@ -256,7 +256,7 @@ def test_no_third_party_shadows_a_builtin(fake_distribution, isolated_catalog):
     assert status_of(isolated_catalog, "JSONWriter") == ["available", "conflict"]
 
 
-def test_a_distribution_that_is_on_the_path_twice_is_one(tmp_path):
+def test_a_distribution_that_is_on_the_path_twice_counts_once(tmp_path):
     for directory, version in (("overlay", "2.0"), ("system", "1.0")):
         metadata = tmp_path / directory / f"tpk_hello-{version}.dist-info"
         metadata.mkdir(parents=True)
@@ -266,7 +266,7 @@ def test_a_distribution_that_is_on_the_path_twice_is_one(tmp_path):
     assert catalog.find("callback", "hello").version == "2.0"
 
 
-def test_unreadable_metadata_of_somebody_else_is_skipped_with_a_warning(hello, caplog):
+def test_unreadable_metadata_is_skipped_with_a_warning(hello, caplog):
     other = pathlib.Path(hello.path[0]) / "other-1.0.dist-info"
     other.mkdir()
     (other / "entry_points.txt").write_text("[tpk.callbacks]\nthis line has no equals sign\n")
@@ -294,14 +294,14 @@ def test_blocking_one_kind_leaves_the_others(hello, fake_distribution, monkeypat
 
 
 @pytest.mark.parametrize("block", ["helo", "monitor:hello", "hello_module:Hello"])
-def test_blocking_what_there_is_not_is_an_error(hello, monkeypatch, block):
+def test_blocking_an_unknown_name_is_an_error(hello, monkeypatch, block):
     monkeypatch.setenv("TPK_BLOCK", block)
     with pytest.raises(tpk.errors.UnknownPluginError, match=f"TPK_BLOCK has the unknown name '{block}'"):
         hello.resolve("callback", "hello")
 
 
 @pytest.mark.parametrize("off", ["", "0", " "])
-def test_blocking_may_be_off(hello, monkeypatch, off):
+def test_blocking_can_be_off(hello, monkeypatch, off):
     monkeypatch.setenv("TPK_BLOCK", off)
     assert status_of(hello, "hello") == ["available"]
 
@@ -309,7 +309,7 @@ def test_blocking_may_be_off(hello, monkeypatch, off):
 # The catalog of the process.
 
 
-def test_what_was_loaded_is_listed_with_its_version(hello):
+def test_loaded_plugins_are_listed_with_their_versions(hello):
     hello.resolve("callback", use("loud", greeting="hi"))
     hello.resolve("callback", "hello")
     assert [(each.name, each.distribution, each.version) for each in hello.loaded()] == [
@@ -319,7 +319,7 @@ def test_what_was_loaded_is_listed_with_its_version(hello):
     assert status_of(hello, "hello") == ["loaded"]
 
 
-def test_the_catalog_of_the_process_can_be_replaced_for_a_while():
+def test_the_catalog_of_the_process_can_be_replaced_temporarily():
     before, other = get_catalog(), Catalog(path=[])
     with use_catalog(other) as current:
         assert get_catalog() is current is other

@@ -50,7 +50,7 @@ class TestWhatIsExplained:
             create(Builder, {"use_nccl": True}, "strategy 'mine'")
 
 
-def test_a_signature_shows_the_own_names_only():
+def test_a_signature_shows_only_tpks_names():
     assert list(inspect.signature(build).parameters) == ["devices", "mode"]
     assert list(inspect.signature(Builder).parameters) == ["devices", "mode"]
     with pytest.raises(TypeError, match="unexpected keyword argument 'other'"):
@@ -67,7 +67,7 @@ def test_a_subclass_adds_to_what_it_inherits():
         Derived(nr_gpu=4, devices=2)
 
 
-def test_a_class_of_values_takes_them_too():
+def test_an_attrs_class_accepts_other_spellings():
     @also_spelled({"max_epochs": "max_epoch"})
     @attrs.define(kw_only=True)
     class Config:

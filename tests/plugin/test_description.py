@@ -1,4 +1,4 @@
-"""What objects remember of how they were made, and how that is told in plain data."""
+"""Descriptions of objects by the arguments of their constructors."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Color(enum.Enum):
     RED = 1
 
 
-def test_an_object_remembers_its_arguments_by_name_with_the_defaults():
+def test_an_object_records_its_arguments_by_name_with_defaults():
     assert options_of(Greeting("a", "b", times=3, extra=1)) == {"text": "a", "others": ["b"], "times": 3, "extra": 1}
     assert options_of(Louder()) == {"text": "hi", "volume": 1.5}
     assert options_of(Inherited("ho")) == {"text": "ho", "volume": 1.5}
@@ -65,7 +65,7 @@ def test_an_object_remembers_its_arguments_by_name_with_the_defaults():
     assert options_of(object()) == {}
 
 
-def test_constructors_stay_what_they_are():
+def test_constructors_keep_their_signatures_and_errors():
     assert list(inspect.signature(Louder).parameters) == ["text", "volume"]
     assert Greeting.__init__.__qualname__ == "Greeting.__init__"
     with pytest.raises(TypeError, match=r"missing 1 required positional argument: 'text'"):
@@ -74,7 +74,7 @@ def test_constructors_stay_what_they_are():
         Inherited(loud=True)
 
 
-def test_nothing_that_was_given_is_kept_alive():
+def test_arguments_are_not_kept_alive():
     class Holder(tpk.Callback):
         def __init__(self, big):
             self.size = len(big)
@@ -147,7 +147,7 @@ def test_a_class_of_a_script_can_still_be_sent_to_a_worker():
         ),
     ],
 )
-def test_what_a_value_is(value, expected):
+def test_a_value_is_described(value, expected):
     found = described(value)
     if isinstance(expected, str) and expected.startswith("test_description."):
         assert found.endswith(expected)
@@ -156,13 +156,13 @@ def test_what_a_value_is(value, expected):
     json.dumps(found, allow_nan=False)
 
 
-def test_what_is_nested_without_end_is_cut_off():
+def test_endless_nesting_is_cut_off():
     endless = []
     endless.append(endless)
     assert "list" in json.dumps(described(endless))
 
 
-def test_a_value_that_cannot_be_looked_at_has_its_type():
+def test_a_value_that_cannot_be_inspected_is_described_by_its_type():
     class Closed:
         @property
         def dtype(self):

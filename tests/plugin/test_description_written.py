@@ -1,4 +1,4 @@
-"""Written forms: what an object is in a file, from which it can be made again."""
+"""Written forms of objects, from which they can be made again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tpk.plugin.description import module_of_script, written, written_plugin
 
 @pytest.fixture(autouse=True)
 def importable(monkeypatch):
-    """Tests are imported under no name of their own; here, by theirs."""
+    """Make the names of this file importable from a module."""
     module = types.ModuleType("written_things")
     for thing in (Greeting, Value, Data, Color, shout, Bare, Positional):
         monkeypatch.setattr(thing, "__module__", module.__name__)
@@ -89,7 +89,7 @@ def shout(text):
         ),
     ],
 )
-def test_what_can_be_made_again_is_written(make, form):
+def test_a_value_that_can_be_made_again_is_written(make, form):
     assert written(make()) == form
 
 
@@ -112,7 +112,7 @@ def test_what_can_be_made_again_is_written(make, form):
         (lambda: Positional("a"), "given arguments that have no names"),
     ],
 )
-def test_what_cannot_be_made_again_says_why(make, why):
+def test_a_value_that_cannot_be_made_again_says_why(make, why):
     form = written(make())
     assert set(form) == {"not_written"}
     assert re.search(why, form["not_written"])
@@ -125,7 +125,7 @@ def local_function():
     return local
 
 
-def test_one_option_that_cannot_be_written_leaves_the_others():
+def test_an_option_that_cannot_be_written_does_not_affect_the_others():
     form = written(Greeting("ho", func=lambda: 0, api_key="12345"))
     assert form == {
         "use": "written_things:Greeting",
@@ -141,7 +141,7 @@ def test_a_list_that_contains_itself_ends():
     assert "more than" in written(endless)["not_written"]
 
 
-def test_where_a_plugin_is_expected_its_name_will_do():
+def test_a_written_plugin_uses_the_name_of_a_builtin():
     assert written_plugin("callback", "ModelSaver") == {"use": "ModelSaver"}
     assert written_plugin("callback", tpk.ModelSaver) == {"use": "ModelSaver"}
     assert written_plugin("callback", tpk.ModelSaver(max_to_keep=1)) == {"use": "ModelSaver", "max_to_keep": 1}
@@ -149,7 +149,7 @@ def test_where_a_plugin_is_expected_its_name_will_do():
     assert written_plugin("monitor", tpk.use("a:b", c=1)) == {"use": "a:b", "c": 1}
 
 
-def test_a_class_of_the_script_has_the_module_by_which_it_can_be_imported(monkeypatch, tmp_path):
+def test_a_class_of_the_script_has_its_importable_module(monkeypatch, tmp_path):
     main = types.ModuleType("__main__")
     monkeypatch.setitem(sys.modules, "__main__", main)
     monkeypatch.setattr(Greeting, "__module__", "__main__")
@@ -163,7 +163,7 @@ def test_a_class_of_the_script_has_the_module_by_which_it_can_be_imported(monkey
     assert written(Greeting())["use"] == "package.train:Greeting"
 
 
-def test_a_message_shows_what_a_callback_was_made_with():
+def test_the_repr_of_a_callback_shows_its_arguments():
     assert repr(Bare()) == "Bare()"
     assert repr(Greeting("ho", times=2)) == "Greeting(text='ho', times=2)"
     assert repr(Greeting(Value(1), all=["a", Bare()])) == "Greeting(text=Value, all=['a', Bare])"

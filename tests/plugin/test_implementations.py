@@ -1,4 +1,4 @@
-"""Whatever a plugin looks like: either its hooks are found, or an error says why they are not."""
+"""For every kind of plugin, either its hooks are found, or an error says why not."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Undecorated(Callback):
 
 
 class Forwarder:
-    """Not a callback; forwards everything, as many wrappers do."""
+    """Not a callback; forwards all attributes, like many wrappers."""
 
     def __init__(self, wrapped):
         self._wrapped = wrapped
@@ -37,7 +37,7 @@ class Forwarder:
 
 
 class Runner:
-    """Not a callback either; has a method with the name of a hook."""
+    """Not a callback; has a method with the name of a hook."""
 
     def __init__(self):
         self.calls = []
@@ -54,14 +54,14 @@ def module_with(**functions):
     return module
 
 
-# What is found.
+# Implementations that are found.
 
 
 def test_an_override_needs_no_decorator():
     assert hooks_of(Undecorated()) == {"before_run", "trigger_epoch"}
 
 
-def test_trigger_is_what_trigger_epoch_does_unless_overridden():
+def test_trigger_epoch_calls_trigger_unless_overridden():
     class Both(Undecorated):
         def trigger_epoch(self, trainer):
             pass
@@ -120,7 +120,7 @@ def test_a_weak_proxy_of_something_else_keeps_its_hooks():
     assert runner.calls == ["before_epoch"]
 
 
-def test_what_forwards_by_getattr_keeps_its_hooks():
+def test_an_object_that_forwards_by_getattr_keeps_its_hooks():
     runner = Runner()
     manager = HookManager()
     assert manager.register_all([Forwarder(runner)]) == ["Forwarder"]
@@ -136,7 +136,7 @@ def test_a_callback_that_forwards_by_getattr_implements_no_hook():
         implementations_of(ForwardingCallback(Undecorated()))
 
 
-def test_a_callback_that_forwards_by_getattr_may_say_what_its_hooks_are():
+def test_a_callback_that_forwards_by_getattr_may_return_its_hooks():
     class ForwardingCallback(Forwarder, Callback):
         def hook_implementations(self):
             return self._wrapped.hook_implementations()
@@ -153,7 +153,7 @@ def test_a_callback_without_hooks_would_never_be_called():
     ("theirs", "ours"),
     [("on_epoch_end", "trigger_epoch"), ("on_train_batch_start", "before_run"), ("_setup_graph", "setup_graph")],
 )
-def test_the_names_of_other_frameworks_are_answered_by_ours(theirs, ours):
+def test_hooks_of_other_frameworks_are_errors_that_name_ours(theirs, ours):
     plugin_class = type("Foreign", (Callback,), {theirs: lambda self: None, "before_train": lambda self: None})
     with pytest.raises(tpk.errors.HookError, match=f"Foreign defines {theirs}.*'{ours}'"):
         implementations_of(plugin_class())
@@ -180,7 +180,7 @@ def test_a_decorated_function_that_a_module_imports_counts():
     assert hooks_of(module) == {"before_train"}
 
 
-# What is refused: names.
+# Invalid names.
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_the_underscored_names_of_tensorpack_are_an_error(name):
         implementations_of(plugin_class())
 
 
-def test_an_underscored_part_of_a_hook_is_no_error():
+def test_an_underscored_part_of_a_hook_is_allowed():
     class Template(Callback):
         def trigger_epoch(self, trainer):
             self._trigger_epoch()
@@ -233,17 +233,17 @@ def test_an_underscored_part_of_a_hook_is_no_error():
     "name",
     ["before_inference", "after_inference", "triggered", "trigger_once", "after_step", "build_graph"],
 )
-def test_names_that_mean_something_else_are_no_errors(name):
+def test_names_with_another_meaning_are_allowed(name):
     plugin_class = type("Other", (Undecorated,), {name: lambda self: None})
     assert hooks_of(plugin_class()) == {"before_run", "trigger_epoch"}
 
 
-def test_a_near_miss_among_the_data_of_a_class_is_no_error():
+def test_a_near_miss_among_the_data_of_a_class_is_allowed():
     data = {"befor_run": 3, "triggers": property(lambda self: 1 / 0), "before_train": lambda self: None}
     assert hooks_of(type("Data", (Callback,), data)()) == {"before_train"}
 
 
-def test_a_decorated_function_that_is_no_hook_is_an_error():
+def test_a_decorated_function_that_is_not_a_hook_is_an_error():
     class Decorated(Callback):
         @hookimpl
         def whenever_it_rains(self):
@@ -279,11 +279,11 @@ def test_a_callback_cannot_configure():
         implementations_of(Configuring())
 
 
-# What is refused: things that are no hook implementations.
+# Invalid implementations.
 
 
 @pytest.mark.parametrize("plugin", [3, None, "ModelSaver", object(), print, types.ModuleType("empty")])
-def test_what_implements_nothing_is_an_error(plugin):
+def test_an_object_without_hooks_is_an_error(plugin):
     with pytest.raises(tpk.errors.HookError, match="implements no hook"):
         implementations_of(plugin)
 
@@ -306,7 +306,7 @@ def test_a_session_run_hook_is_an_error_that_says_how_to_wrap_it():
 
 
 @pytest.mark.parametrize("method", [functools.partial(print), 3, Callback])
-def test_what_is_no_function_is_an_error(method):
+def test_a_hook_that_is_not_a_function_is_an_error(method):
     callback = Callback()
     callback.before_run = method
     with pytest.raises(tpk.errors.HookError, match="must be a function or a method"):
@@ -338,7 +338,7 @@ def test_hook_implementations_of_an_unknown_hook_are_an_error():
         implementations_of(Wrong())
 
 
-# What is refused: arguments and options.
+# Invalid arguments and options.
 
 
 @pytest.mark.parametrize(
@@ -353,14 +353,14 @@ def test_hook_implementations_of_an_unknown_hook_are_an_error():
         (lambda self, *, run_context: None, "takes run_context, but hooks are called with positional"),
     ],
 )
-def test_arguments_that_the_hook_does_not_give_are_errors(method, message):
+def test_arguments_that_the_hook_does_not_pass_are_errors(method, message):
     plugin_class = type("Slip", (Callback,), {"before_run": method})
     with pytest.raises(tpk.errors.HookError, match=f"Slip.before_run {message}.*may take run_context"):
         implementations_of(plugin_class())
 
 
 @pytest.mark.parametrize("hook", ["before_run", "after_run", "trigger_step", "after_train"])
-def test_a_wrapper_is_refused_where_it_cannot_be(hook):
+def test_a_wrapper_is_refused_for_hooks_that_cannot_be_wrapped(hook):
     def generator(self):
         yield
 
@@ -395,13 +395,13 @@ def test_other_options_of_pluggy_are_refused(option):
         implementations_of(plugin_class())
 
 
-def test_first_and_last_at_once_is_refused():
+def test_tryfirst_and_trylast_together_are_refused():
     method = hookimpl(tryfirst=True, trylast=True)(lambda self: None)
     with pytest.raises(tpk.errors.HookError, match="both tryfirst and trylast"):
         implementations_of(type("Torn", (Callback,), {"before_run": method})())
 
 
-# The options that a method has without being decorated itself.
+# Options that undecorated methods inherit.
 
 
 class Last(Callback):

@@ -50,7 +50,7 @@ def notes_of(error):
 # Names.
 
 
-def test_names_are_those_of_classes_and_unique():
+def test_names_are_class_names_and_unique():
     first, second, other = Recorder(), Recorder(), Failing()
     manager = HookManager()
     assert manager.register_all([first, other, second]) == ["Recorder", "Failing", "Recorder#2"]
@@ -66,7 +66,7 @@ def test_names_do_not_depend_on_an_earlier_registration():
     assert callback.plugin_name == "Recorder"
 
 
-def test_a_name_of_its_own_is_left_alone():
+def test_the_name_attribute_of_a_plugin_is_not_changed():
     class Named(Recorder):
         name = "of the class"
 
@@ -101,7 +101,7 @@ def test_an_object_cannot_be_registered_twice():
         manager.register_all([callback])
 
 
-def test_if_one_does_not_fit_none_is_registered():
+def test_if_one_plugin_is_invalid_none_is_registered():
     manager, callback = HookManager(), Recorder()
     with pytest.raises(tpk.errors.HookError):
         manager.register_all([callback, object()])
@@ -169,7 +169,7 @@ def test_the_hooks_of_third_parties_are_checked():
         manager.add_hookspecs(Recorder)
 
 
-def test_failures_are_translated_by_the_first_that_knows():
+def test_failures_are_translated_by_the_first_answer():
     class Translator(Callback):
         def __init__(self, answer):
             self.answer, self.asked = answer, 0
@@ -287,7 +287,7 @@ def test_an_error_gets_one_note_that_names_callback_and_hook():
     assert notes_of(caught.value) == ["in callback 'Failing', hook 'before_epoch'"]
 
 
-def test_ops_that_are_made_too_late_are_told_where_they_belong():
+def test_an_op_created_too_late_gets_a_note_that_says_where_it_belongs():
     class Late(Callback):
         def before_train(self):
             graph = tf.Graph()
@@ -351,10 +351,7 @@ def test_after_train_runs_every_implementation_and_returns_the_failures(caplog):
     assert notes_of(first) == ["in callback 'Failing', hook 'after_train'"]
 
 
-# What it is.
-
-
-def test_managers_have_nothing_in_common():
+def test_managers_share_nothing():
     one, other = HookManager(), HookManager()
     one.register_all([Recorder()])
     assert other.plugins == {}

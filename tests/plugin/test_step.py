@@ -11,7 +11,7 @@ CONTEXT = object()
 
 
 class Asking(Callback):
-    """Asks for something, and takes it."""
+    """Fetches something in each step."""
 
     def __init__(self, calls, request="request"):
         self.calls = calls
@@ -26,7 +26,7 @@ class Asking(Callback):
 
 
 class Silent(Asking):
-    """Asks for nothing, takes fewer arguments, and comes first."""
+    """Fetches nothing, takes fewer arguments, and is called first."""
 
     @hookimpl(tryfirst=True)
     def before_run(self):
@@ -81,12 +81,12 @@ def compiled(kinds, calls):
     return manager.compile_step()
 
 
-def test_without_implementers_there_is_nothing_to_call():
+def test_without_implementations_the_step_hooks_are_empty():
     hooks = HookManager().compile_step()
     assert (hooks.before_run, hooks.after_run, hooks.trigger_step) == ((), (), ())
 
 
-def test_full_implementations_are_the_very_methods():
+def test_methods_with_all_arguments_are_called_directly():
     callback = AskingLast([])
     stepping = Stepping([])
     manager = HookManager()
@@ -97,7 +97,7 @@ def test_full_implementations_are_the_very_methods():
     assert hooks.trigger_step[0] == stepping.trigger_step
 
 
-def test_each_implementer_gets_its_own_results():
+def test_each_plugin_gets_its_own_results():
     calls = []
     run_step(compiled([Receiving, Asking, Silent, Asking], calls), calls)
     # Silent is first, so its request is the first.
@@ -153,7 +153,7 @@ def test_a_trace_logs_every_call_with_arguments_and_results(monkeypatch, caplog)
 
 
 @pytest.mark.parametrize("off", ["", "0"])
-def test_tracing_may_be_off(monkeypatch, off):
+def test_tracing_can_be_off(monkeypatch, off):
     monkeypatch.setenv("TPK_TRACE", off)
     callback = Asking([])
     manager = HookManager()
@@ -198,7 +198,7 @@ def test_an_error_in_a_step_hook_gets_one_note(monkeypatch, hook, trace):
     assert caught.value.__notes__ == [f"in callback 'FailingAt', hook '{hook}'"]
 
 
-def test_no_note_for_a_method_that_is_none_of_the_hooks():
+def test_a_method_that_is_not_a_hook_gets_no_note():
     error = ValueError("boom")
     compiled([Asking], []).note_failure(error, "before_run", print)
     assert not hasattr(error, "__notes__")

@@ -88,7 +88,7 @@ def test_what_is_said_otherwise_here_is_a_type_error_with_the_words(kind, option
 def test_predict_tower_and_var_strategy_are_explained():
     with pytest.raises(TypeError, match=r"predict_tower=: choose the device of a predictor"):
         tpk.TrainConfig(model=Linear(), dataflow=[], predict_tower=[0])
-    with pytest.raises(TypeError, match=r"var_strategy=: write vs_names= for it"):
+    with pytest.raises(TypeError, match=r"var_strategy=: write vs_names="):
         tpk.strategies.build_on_multi_tower(CPUS, list, var_strategy="shared")
 
 

@@ -90,7 +90,7 @@ def test_a_thread_that_does_not_stop_is_a_warning_that_shows_where_it_is(run_ste
     loop = Loop("stubborn", ignores_stop=True)
     run_steps(tpk.StartProcOrThread(loop, stop_timeout=0.1), 1)
     (warning,) = records(caplog, "WARNING")
-    assert "the thread 'stubborn' has not ended when its stop() was called within 0" in warning and "in run" in warning
+    assert "the thread 'stubborn' has not ended after its stop() within 0" in warning and "in run" in warning
     loop.release.set()
     loop.join()
 
@@ -144,14 +144,14 @@ def test_processes_are_ended_killed_and_told_of(run_steps, caplog):
     assert answers.answers == [True, True, None]  # The first two ignore Ctrl-C.
     assert [each.exitcode for each in processes] == [-signal.SIGTERM, -signal.SIGKILL, 3]
     assert records(caplog, "ERROR") == ["'failing' has ended before the training, with exit code 3"]
-    assert records(caplog, "WARNING") == ["'stubborn' has not ended when it was told to, and is killed"]
+    assert records(caplog, "WARNING") == ["'stubborn' has not ended after SIGTERM, and is killed"]
     assert not [each for each in psutil.Process().children() if each.pid in [each.pid for each in processes]]
     assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
 
 
 def test_a_process_that_would_be_forked_is_an_error():
     process = multiprocessing.get_context("fork").Process(target=print, name="simulator")
-    with pytest.raises(ConfigError, match=r"'simulator' would be a fork.*get_context\('spawn'\)"):
+    with pytest.raises(ConfigError, match=r"'simulator' would be forked.*get_context\('spawn'\)"):
         tpk.StartProcOrThread([process])
 
 
@@ -168,7 +168,7 @@ def test_what_cannot_be_started_and_stopped_is_an_error(startable, message):
 
 
 def test_a_timeout_that_makes_no_sense_is_an_error():
-    with pytest.raises(ConfigError, match=r"StartProcOrThread\(stop_timeout=0\)"):
+    with pytest.raises(ConfigError, match="StartProcOrThread: stop_timeout must be positive, not 0"):
         tpk.StartProcOrThread([], stop_timeout=0)
 
 
@@ -180,7 +180,7 @@ def test_who_wants_them_to_live_longer_is_told_how():
 def test_a_thread_that_was_started_before_is_an_error(run_steps):
     loop = Loop()
     loop.start()
-    with pytest.raises(TrainerStateError, match="'loop' was started before"):
+    with pytest.raises(TrainerStateError, match="'loop' has been started before"):
         run_steps(tpk.StartProcOrThread(loop), 1)
     assert loop.is_alive()
     loop.stop()
@@ -196,12 +196,14 @@ def test_a_shared_session_is_the_default_one_in_the_thread(run_steps):
 
 
 def test_a_thread_without_a_session_to_share_does_not_start():
-    with pytest.raises(TrainerStateError, match="'loop' is started where there is no default session"):
+    with pytest.raises(TrainerStateError, match="'loop' cannot start without a default session"):
         tpk.ShareSessionThread(Loop()).start()
 
 
 def test_what_is_no_thread_shares_nothing():
-    with pytest.raises(ConfigError, match=r"ShareSessionThread\(.*expected a threading.Thread that was not started"):
+    with pytest.raises(
+        ConfigError, match=r"ShareSessionThread\(.*expected a threading.Thread that has not been started"
+    ):
         tpk.ShareSessionThread(print)
 
 

@@ -86,15 +86,6 @@ def test_only_what_a_hook_overrides_costs_anything_in_the_step():
     assert set(HookToCallback(OnlySession()).hook_implementations()) == always | {"trigger_step"}
 
 
-def test_the_methods_of_the_hook_are_called_without_anything_between():
-    class Hook(SessionRunHook):
-        def before_run(self, run_context):
-            pass
-
-    hook = Hook()
-    assert HookToCallback(hook).hook_implementations()["before_run"] == hook.before_run
-
-
 def test_a_hook_may_call_its_arguments_as_it_likes_and_give_them_defaults():
     seen = []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -12,6 +11,8 @@ import tensorflow as tf
 from tpk.errors import HookError, StopTraining
 from tpk.graph.steps import get_global_step_var
 from tpk.plugin import Callback, hookimpl
+from tpk.plugin.callback import HOOK_ARGUMENTS
+from tpk.plugin.spec import taken_arguments, taking_all
 from tpk.tf_internals import lacks_saver
 
 if TYPE_CHECKING:
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 SessionRunHook = tf.compat.v1.train.SessionRunHook
 SessionRunArgs = tf.compat.v1.train.SessionRunArgs
+
+_coordinators: WeakKeyDictionary[TrainerProtocol, tf.train.Coordinator] = WeakKeyDictionary()
+
+_SECONDS_TO_END = 120
 
 
 class HookToCallback(Callback):
@@ -30,23 +35,20 @@ class HookToCallback(Callback):
     ``begin()``                         in ``setup_graph``, after the other callbacks have added to the graph
     ``after_create_session(s, coord)``  in ``before_train``
     ``before_run``, ``after_run``       around each run of the trainer's `hooked_sess`
-    ``end(session)``                    in ``after_train``, if the training ended in good order
+    ``end(session)``                    in ``after_train``, if the training ended cleanly
     ==================================  =========================================================
 
-    The training ends when the hook calls ``run_context.request_stop()``, when it or a thread of it asks the
-    coordinator to stop, and, with that exception, when a thread reports an exception to the coordinator. As
-    under a `MonitoredSession`, ``end`` is called after a training that was stopped in one of these ways, by
-    its last epoch, by `StopTraining`, or by the end of the input; after another exception it is not. What has
-    no counterpart is a session that is created anew after a preemption, and a `Scaffold`: give the hook its
-    saver or its summary op.
+    The training ends when the hook calls ``run_context.request_stop()``, or when the hook or one of its threads asks
+    the coordinator to stop. If a thread reports an exception to the coordinator, the training ends with this exception.
+    As in a `MonitoredSession`, ``end`` is called in these cases, and after the last epoch, `StopTraining`, or the end
+    of the input, but not after another exception. All session hooks of a training share one coordinator. A session that
+    is created again after a preemption, and a `Scaffold`, are not supported: pass the saver or summary op to the hook.
 
     Args:
         hook: a `tf.compat.v1.train.SessionRunHook`.
-        stop_grace_period_secs: how long, at the end, to wait for the threads that were registered with the
-            coordinator; of several hooks, the longest counts.
 
     Raises:
-        HookError: if `hook` is no session hook.
+        HookError: if `hook` is not a session hook.
 
     Example:
         ```python
@@ -56,18 +58,17 @@ class HookToCallback(Callback):
 
     chief_only = False
 
-    def __init__(self, hook: Any, stop_grace_period_secs: float = 120) -> None:
+    def __init__(self, hook: Any) -> None:
         if not isinstance(hook, SessionRunHook):
             raise HookError(f"HookToCallback takes an instance of tf.compat.v1.train.SessionRunHook, but got {hook!r}.")
         self.hook = hook
-        self._stop_grace_period_secs = stop_grace_period_secs
-        self._coordination: _Coordination
+        self.unused_hooks = {name for name in ("before_run", "after_run") if not _overrides(hook, name)}
+        if not _overrides(hook, "after_create_session"):  # Without a coordinator, the hook cannot ask it to stop.
+            self.unused_hooks.add("trigger_step")
 
     @hookimpl(trylast=True)
     def setup_graph(self, trainer: TrainerProtocol) -> None:
-        """Let the hook begin."""
-        self._coordination = _coordination_of(trainer)
-        self._coordination.join(self._stop_grace_period_secs)
+        """Call ``begin`` of the hook."""
         get_global_step_var()  # Most hooks look for it when they begin.
         with tf.name_scope(""):
             self.hook.begin()
@@ -76,89 +77,62 @@ class HookToCallback(Callback):
                 tf.compat.v1.add_to_collection(tf.compat.v1.GraphKeys.SAVERS, saver)
 
     def before_train(self, trainer: TrainerProtocol) -> None:
-        """Tell the hook about the session."""
-        self.hook.after_create_session(trainer.sess, self._coordination.coordinator)
+        """Pass the session and the coordinator to the hook."""
+        self.hook.after_create_session(trainer.sess, _coordinator_of(trainer))
+
+    def before_run(self, run_context: Any) -> Any:
+        """Return the request of the hook."""
+        return self.hook.before_run(run_context)
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """Pass the results to the hook."""
+        self.hook.after_run(run_context, run_values)
 
     def trigger_step(self, trainer: TrainerProtocol) -> None:
-        """End the training if that was asked of the coordinator."""
-        if self._coordination.coordinator.should_stop():
-            self._coordination.raise_stop()
+        """End the training if the coordinator was asked to stop."""
+        coordinator = _coordinator_of(trainer)
+        if coordinator.should_stop():
+            coordinator.raise_requested_exception()
+            raise StopTraining("the coordinator of the session hooks was asked to stop")
 
     def after_train(self, trainer: TrainerProtocol) -> None:
-        """Let the hook end; the last hook that ends waits for the threads of all."""
+        """Call ``end`` of the hook, and wait for the threads of the coordinator."""
+        coordinator, failure = _coordinator_of(trainer), trainer.loop.failure
         try:
-            if trainer.loop.failure is None or trainer.loop.failure is self._coordination.error_of_thread:
+            if failure is None or failure is _reported_error(coordinator):
                 self.hook.end(trainer.sess)
         finally:
-            self._coordination.leave(trainer.loop.failure)
-
-    def hook_implementations(self) -> dict[str, Callable[..., Any]]:
-        """Return the hooks that the session hook implements, so that the others cost nothing in the step."""
-        implementations = super().hook_implementations()
-        if _overrides(self.hook, "before_run"):
-            implementations["before_run"] = _with_argument_names_of_spec(self.hook.before_run, "run_context")
-        if _overrides(self.hook, "after_run"):
-            implementations["after_run"] = _with_argument_names_of_spec(
-                self.hook.after_run, "run_context", "run_values"
-            )
-        if not _overrides(self.hook, "after_create_session"):
-            # Nobody but us has the coordinator, so nobody can ask it to stop.
-            del implementations["trigger_step"]
-        return implementations
+            coordinator.request_stop()
+            try:
+                coordinator.join(stop_grace_period_secs=_SECONDS_TO_END, ignore_live_threads=True)
+            except BaseException as error:
+                if error is not failure:
+                    raise
 
     def __repr__(self) -> str:
         return f"HookToCallback({self.hook!r})"
 
 
-class _Coordination:
-    """The coordinator that all session hooks of a training share, as they do under a `MonitoredSession`."""
-
-    def __init__(self) -> None:
-        self.coordinator = tf.train.Coordinator(clean_stop_exception_types=[])
-        self.error_of_thread: BaseException | None = None
-        self._hooks = 0
-        self._stop_grace_period_secs = 0.0
-
-    def join(self, stop_grace_period_secs: float) -> None:
-        """Take part in it."""
-        self._hooks += 1
-        self._stop_grace_period_secs = max(stop_grace_period_secs, self._stop_grace_period_secs)
-
-    def raise_stop(self) -> None:
-        """Raise what a thread has reported, or else `StopTraining`."""
-        try:
-            self.coordinator.raise_requested_exception()
-        except BaseException as error:
-            self.error_of_thread = error
-            raise
-        raise StopTraining("the coordinator of the session hooks was asked to stop")
-
-    def leave(self, failure: BaseException | None) -> None:
-        """Take part no more; when nobody does, stop the threads, and raise what they report besides `failure`."""
-        self._hooks -= 1
-        if self._hooks:
-            return
-        self.coordinator.request_stop()
-        try:
-            self.coordinator.join(stop_grace_period_secs=self._stop_grace_period_secs, ignore_live_threads=True)
-        except BaseException as error:
-            if error is not failure:
-                raise
+def _coordinator_of(trainer: TrainerProtocol) -> tf.train.Coordinator:
+    if trainer not in _coordinators:
+        _coordinators[trainer] = tf.train.Coordinator(clean_stop_exception_types=[])
+    return _coordinators[trainer]
 
 
-_coordinations: WeakKeyDictionary[TrainerProtocol, _Coordination] = WeakKeyDictionary()
-
-
-def _coordination_of(trainer: TrainerProtocol) -> _Coordination:
-    return _coordinations.setdefault(trainer, _Coordination())
+def _reported_error(coordinator: tf.train.Coordinator) -> BaseException | None:
+    """Return the exception that a thread has reported to the coordinator."""
+    try:
+        coordinator.raise_requested_exception()
+    except BaseException as error:
+        return error
+    return None
 
 
 class CallbackToHook(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
     """Runs the ``before_run`` and ``after_run`` of a callback under a `tf.compat.v1.train.MonitoredSession`.
 
-    No other hook of the callback runs: there is no trainer, no epoch, and nothing to save state. So it is of
-    use for callbacks that have all they need from the start, or have ``setup_graph`` and such called by
-    whoever uses them.
+    No other hooks of the callback run: there is no trainer, no epoch, and no saved state. So it is useful for callbacks
+    that need nothing else, or whose ``setup_graph`` and other hooks you call yourself.
 
     Args:
         callback: the callback.
@@ -183,20 +157,21 @@ class CallbackToHook(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
                 f"implements neither (it implements {', '.join(hooks) or 'no hook'})."
             )
         self.callback = callback
-        self._before_run = _by_name(hooks["before_run"]) if "before_run" in hooks else None
-        self._after_run = _by_name(hooks["after_run"]) if "after_run" in hooks else None
+        self._hooks = {
+            name: _with_all_arguments(name, hooks[name]) for name in ("before_run", "after_run") if name in hooks
+        }
 
     def before_run(self, run_context: Any) -> Any:
-        """Return what the callback wants to run along, as `tf.compat.v1.train.SessionRunArgs` or None."""
-        request = self._before_run(run_context=run_context) if self._before_run else None
+        """Return the request of the callback as `tf.compat.v1.train.SessionRunArgs` or None."""
+        request = self._hooks["before_run"](run_context) if "before_run" in self._hooks else None
         if request is None or isinstance(request, SessionRunArgs):
             return request
         return SessionRunArgs(request)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Give the callback its results."""
-        if self._after_run:
-            self._after_run(run_context=run_context, run_values=run_values)
+        """Pass the results to the callback."""
+        if "after_run" in self._hooks:
+            self._hooks["after_run"](run_context, run_values)
 
 
 def _overrides(hook: Any, name: str) -> bool:
@@ -204,7 +179,7 @@ def _overrides(hook: Any, name: str) -> bool:
 
 
 def _needs_saver(hook: Any) -> bool:
-    """Whether the hook counts on the saver that a `MonitoredSession` puts in the collection of savers."""
+    """Return whether the hook needs the saver that a `MonitoredSession` adds to the collection of savers."""
     return (
         isinstance(hook, tf.compat.v1.train.CheckpointSaverHook)
         and lacks_saver(hook)
@@ -212,16 +187,6 @@ def _needs_saver(hook: Any) -> bool:
     )
 
 
-def _with_argument_names_of_spec(method: Callable[..., Any], *names: str) -> Callable[..., Any]:
-    """Return `method`, which may call its arguments as it likes, as something that calls them `names`."""
-    if inspect.ismethod(method) and tuple(inspect.signature(method).parameters) == names:
-        return method
-    if len(names) == 1:
-        return lambda run_context: method(run_context)
-    return lambda run_context, run_values: method(run_context, run_values)
-
-
-def _by_name(implementation: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that takes all arguments of a hook by name, and hands on those that are wanted."""
-    wanted = tuple(inspect.signature(implementation).parameters)
-    return lambda **arguments: implementation(*(arguments[name] for name in wanted))
+def _with_all_arguments(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    given = HOOK_ARGUMENTS[name]
+    return taking_all(method, taken_arguments(name, given, method), given)

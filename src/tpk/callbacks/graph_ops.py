@@ -21,12 +21,13 @@ class RunOp(Callback):
     """Runs an op before the training, at each trigger, or along with each step.
 
     Args:
-        op: an op; or a function without arguments that builds and returns it, called in `setup_graph`. A
-            tensor stands for the op that makes it, a list for all of its ops.
-        run_before: run it once before the first epoch.
-        run_as_trigger: run it at each `trigger`: at the end of each epoch, or when `PeriodicTrigger` says.
-        run_step: run it along with each step, in the very same run.
-        verbose: log each time that it is run.
+        op: an op; or a function without arguments that builds and returns it, called in `setup_graph`. A tensor stands
+            for its op, a list for all of its ops.
+        run_before: whether to run it once before the first epoch.
+        run_as_trigger: whether to run it at each `trigger`: at the end of each epoch, or at the times of
+            `PeriodicTrigger`.
+        run_step: whether to run it along with each step, in the same run.
+        verbose: whether to log each of its runs.
 
     Example:
         ```python
@@ -45,18 +46,13 @@ class RunOp(Callback):
         verbose: bool = False,
     ) -> None:
         self._build = op if callable(op) else lambda: op
-        self._run_before = run_before
-        self._run_as_trigger = run_as_trigger
-        self._run_step = run_step
+        times = {"before_train": run_before, "trigger_epoch": run_as_trigger, "before_run": run_step}
+        self.unused_hooks = {hook for hook, is_used in times.items() if not is_used}
         self._verbose = verbose
         self.op: Any = None
 
     def setup_graph(self, trainer: TrainerProtocol) -> None:
-        """Build the op.
-
-        Raises:
-            ConfigError: if there is no op.
-        """
+        """Build the op."""
         self.op = as_operation(self._build())
 
     def before_train(self, trainer: TrainerProtocol) -> None:
@@ -68,20 +64,10 @@ class RunOp(Callback):
         self._run()
 
     def before_run(self, run_context: Any) -> Any:
-        """Return the op, to be run along with the step."""
+        """Return the op."""
         if self._verbose:
             self._log()
         return self.op
-
-    def hook_implementations(self) -> dict[str, Callable[..., Any]]:
-        """Return the hooks of those times at which the op is run."""
-        wanted = {
-            "before_train": self._run_before,
-            "before_run": self._run_step,
-            "trigger_epoch": self._run_as_trigger,
-        }
-        hooks = super().hook_implementations()
-        return {name: hook for name, hook in hooks.items() if wanted.get(name, True)}
 
     def _run(self) -> None:
         if self._verbose:
@@ -93,14 +79,11 @@ class RunOp(Callback):
 
 
 class RunUpdateOps(Callback):
-    """Runs the ops of a collection along with each step, such as the updates of batch normalization's
-    averages.
+    """Runs the ops of a collection along with each step, such as the updates of batch normalization's averages.
 
-    An op that a tower function made reads trained variables as they were before the step, on every strategy (for what
-    may be an exception, see `tpk.strategies.update_order.after_reads`). With a train op of your own, order them by
-    `tf.control_dependencies`; otherwise either may be first.
-
-    A run without such ops costs nothing.
+    An op that was created in a tower function reads trained variables before their update, on every strategy (see
+    `tpk.strategies.update_order.after_reads` for exceptions). For your own train op, order them by
+    `tf.control_dependencies`; otherwise the order is undefined. A collection without ops costs nothing.
 
     Args:
         collection: the name of the collection; `tf.compat.v1.GraphKeys.UPDATE_OPS` by default.
@@ -113,26 +96,26 @@ class RunUpdateOps(Callback):
         self.op: Any = None
 
     def setup_graph(self, trainer: TrainerProtocol) -> None:
-        """Group the ops that the collection holds by now."""
+        """Group the ops of the collection."""
         ops = tf.compat.v1.get_collection(self.collection)
         if ops:
             logger.debug("%d ops of the collection %r run along with each step", len(ops), self.collection)
             self.op = as_operation(ops, name=f"run_{self.collection}")
 
     def before_run(self, run_context: Any) -> Any:
-        """Return the ops, as one, to be run along with the step."""
+        """Return the group of the ops."""
         return self.op
 
 
 def as_operation(value: Any, name: str | None = None) -> Any:
-    """Return the `tf.Operation` that stands for `value`.
+    """Return `value` as a `tf.Operation`.
 
     Args:
-        value: an op, a tensor, what assigning a variable returned, or a list or tuple of these.
-        name: of the op that groups several.
+        value: an op, a tensor, the result of assigning a variable, or a list or tuple of these.
+        name: the name of the op that groups several ops.
 
     Raises:
-        ConfigError: if `value` is none of these.
+        ConfigError: if `value` is anything else.
     """
     if isinstance(value, list | tuple) and value:
         return tf.group(*(as_operation(part) for part in value), name=name)

@@ -98,14 +98,14 @@ def run_tensors(graph: Any, named: Iterable[tuple[str, Any]]) -> list[RunTensor]
 
 
 class RunCompanions:
-    """For each train op, an op that runs along with it, made of the tensors that belong to that run.
+    """For each train op, an op that runs along with it and uses the tensors that belong to that run.
 
-    So nothing is computed or taken from the data for that op alone: neither the cost of an objective whose turn it is
-    not, nor that of a tower that trains in a thread of its own. A tensor that no run needs belongs to the runs that
-    take the data on which it depends.
+    So nothing is computed, and no data is taken, for that op alone: neither for a cost that is not minimized in this
+    run, nor for a tower that another thread trains. A tensor that no run needs belongs to the runs that take the data
+    on which it depends.
 
     Args:
-        trainer: a trainer whose train ops are there.
+        trainer: a trainer that has its train ops.
         wanted: the tensors.
         make_op: takes some of the tensors, the ops of a run, and the input ops that these need; returns the op that
             runs along, or None.
@@ -139,7 +139,7 @@ class RunCompanions:
         self._dependencies = FetchDependencies([op for run in runs for op in run])
 
     def request_for(self, fetches: Any) -> Any:
-        """Return what runs along with `fetches`: an op, a list of ops, or None."""
+        """Return the op that runs along with `fetches`, a list of ops, or None."""
         # Most trainings fetch the same object in each step.
         if fetches is not self.fetches:
             self.fetches = fetches

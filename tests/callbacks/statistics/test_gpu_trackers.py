@@ -123,7 +123,9 @@ def test_gpus_can_be_given(run_steps, library, monkeypatch):
 
 
 def test_a_gpu_that_is_not_there_is_an_error_if_it_was_given(run_steps, library):
-    with pytest.raises(ConfigError, match=r"GPUMemoryTracker\(devices=\[0, 5\]\): of GPU 5 NVML knows nothing; it has"):
+    with pytest.raises(
+        ConfigError, match=r"GPUMemoryTracker\(devices=\[0, 5\]\): NVML has 2 GPUs, numbered from 0, and lacks 5"
+    ):
         run_steps(tpk.GPUMemoryTracker(devices=[0, 5]), 1)
     assert library.fake_opened() == 0
 
@@ -132,7 +134,7 @@ def test_where_cuda_shows_none_that_is_a_warning(run_steps, library, monkeypatch
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     assert not reported(run_steps("GPUMemoryTracker", 1))
     assert warnings(caplog) == [
-        "GPUMemoryTracker reports nothing: CUDA_VISIBLE_DEVICES='-1' leaves none of 2 GPUs. The training goes on "
+        "GPUMemoryTracker reports nothing: CUDA_VISIBLE_DEVICES='-1' hides all 2 GPUs. The training continues "
         "without it."
     ]
 
@@ -162,14 +164,13 @@ def test_without_a_driver_a_warning_says_so_and_the_training_goes_on(run_steps, 
     trainer = run_steps(name, 2, epochs=2)
     assert trainer.global_step == 4 and not reported(trainer)
     assert warnings(caplog) == [
-        f"{name} reports nothing: no NVIDIA GPU can be asked (NVML Shared Library Not Found). The training goes on "
-        "without it."
+        f"{name} reports nothing: NVML finds no GPU (NVML Shared Library Not Found). The training continues without it."
     ]
 
 
 @pytest.mark.parametrize("name", TRACKERS)
 def test_without_a_driver_gpus_that_were_given_are_an_error(run_steps, no_driver, name):
-    with pytest.raises(ConfigError, match=rf"{name}\(devices=\[0\]\): no NVIDIA GPU can be asked.*leave devices out"):
+    with pytest.raises(ConfigError, match=rf"{name}\(devices=\[0\]\): NVML finds no GPU.*leave devices out"):
         run_steps(tpk.use(name, devices=[0]), 1)
 
 

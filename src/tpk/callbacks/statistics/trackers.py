@@ -1,4 +1,4 @@
-"""Samples of a measurement, taken now and then by a thread while the steps of an epoch run."""
+"""Callbacks that report measurements of GPUs and memory, sampled by a thread during each epoch."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from tpk.checks import check_positive
 from tpk.errors import ConfigError
 from tpk.plugin import Callback, hookimpl
 from tpk.plugin.creation import import_optional
@@ -25,16 +26,14 @@ logger = logging.getLogger(__name__)
 class SampledStatistics(Callback):
     """Base of callbacks that measure something every few seconds, and report at the end of each epoch.
 
-    A thread measures, from the first step of an epoch until its last one; then one more sample is taken, so that a
-    short epoch has one, too. No hook is called in a step. Nothing is kept in a checkpoint: a training that is resumed
-    within an epoch measures the rest of it.
-
-    A measurement that fails is a warning, once; nothing is measured any more then.
+    A thread measures from the first to the last step of an epoch, and once after it, so that a short epoch has a sample
+    too. No hook is called in a step. Nothing is saved in checkpoints: a training that is resumed within an epoch
+    measures the rest of it. If a measurement fails, there is a warning, and no further measurement.
 
     A subclass implements `sample` and `statistics`.
 
     Args:
-        interval: how many seconds lie between two samples.
+        interval: the number of seconds between two samples.
 
     Raises:
         ConfigError: if `interval` is not positive.
@@ -51,8 +50,7 @@ class SampledStatistics(Callback):
     """
 
     def __init__(self, interval: float) -> None:
-        if not interval > 0:
-            raise ConfigError(f"{type(self).__name__}(interval={interval!r}): expected a positive number of seconds.")
+        check_positive(self, interval=interval)
         self._interval = interval
         self._is_enabled = True
         self._samples: dict[str, list[float]] = {}
@@ -65,22 +63,22 @@ class SampledStatistics(Callback):
 
     @abstractmethod
     def statistics(self, samples: Mapping[str, Sequence[float]]) -> Mapping[str, float]:
-        """Return what is reported of an epoch.
+        """Return the statistics of an epoch.
 
         Args:
-            samples: at least one of each name, in the order in which they were taken.
+            samples: the values of each name, in order; at least one.
         """
 
     def disable(self, reason: object) -> None:
-        """Measure and report nothing any more, and say so; the first time only."""
+        """Stop measuring and reporting, with a warning."""
         if self._is_enabled:
             self._is_enabled = False
             logger.warning("%s reports nothing: %s", type(self).__name__, reason)
 
-    # Last, and `after_epoch` first, so that what other callbacks do between two epochs is not measured.
+    # Last, and `after_epoch` first, so that the work of other callbacks between two epochs is not measured.
     @hookimpl(trylast=True)
     def before_epoch(self, trainer: TrainerProtocol) -> None:
-        """Begin to measure."""
+        """Start to measure."""
         self._samples = {}
         if self._is_enabled:
             self._stopped = threading.Event()
@@ -89,7 +87,7 @@ class SampledStatistics(Callback):
 
     @hookimpl(tryfirst=True)
     def after_epoch(self, trainer: TrainerProtocol) -> None:
-        """Stop to measure, and report."""
+        """Stop measuring, and report."""
         self._stop()
         if self._is_enabled:
             self._take()
@@ -98,7 +96,7 @@ class SampledStatistics(Callback):
                 trainer.monitors.put_scalar(name, value)
 
     def after_train(self, trainer: TrainerProtocol) -> None:
-        """Stop to measure, wherever in an epoch the training has ended."""
+        """Stop measuring if the training has ended within an epoch."""
         self._stop()
 
     def _stop(self) -> None:
@@ -115,7 +113,7 @@ class SampledStatistics(Callback):
         try:
             sample = self.sample()
         except Exception as error:
-            self.disable(f"measuring has failed ({type(error).__name__}: {error})")
+            self.disable(f"a measurement failed ({type(error).__name__}: {error})")
             return
         for name, value in sample.items():
             self._samples.setdefault(name, []).append(value)
@@ -128,12 +126,11 @@ class _GPUTracker(SampledStatistics):
     """Base of the trackers of GPUs.
 
     Args:
-        devices: the numbers of the GPUs, as ``nvidia-smi`` counts them; None for those of ``CUDA_VISIBLE_DEVICES``, or
-            all.
-        interval: how many seconds lie between two samples.
+        devices: the numbers of the GPUs in ``nvidia-smi``; None for those in ``CUDA_VISIBLE_DEVICES``, or else all.
+        interval: the number of seconds between two samples.
     """
 
-    def __init__(self, devices: Sequence[int] | None, interval: float) -> None:
+    def __init__(self, devices: Sequence[int] | None = None, interval: float = 1.0) -> None:
         super().__init__(interval)
         self._devices = None if devices is None else tuple(devices)
         self._nvml: Any = None
@@ -141,37 +138,29 @@ class _GPUTracker(SampledStatistics):
         self._handles: dict[int, Any] = {}
 
     def setup_graph(self, trainer: TrainerProtocol) -> None:
-        """See whether what asks NVML is there.
-
-        Raises:
-            PluginImportError: if it is not.
-        """
+        """Import pynvml."""
         self._nvml = import_optional("pynvml", type(self).__name__, "nvidia-ml-py")
 
     def before_train(self, trainer: TrainerProtocol) -> None:
-        """Find the GPUs.
-
-        Raises:
-            ConfigError: if those that were given are not there.
-        """
+        """Find the GPUs."""
         self._handles, problem = self._find()
         if problem and self._devices is not None:
             raise ConfigError(
-                f"{type(self).__name__}(devices={list(self._devices)}): {problem}. Give the numbers of GPUs as "
-                "nvidia-smi counts them, or leave devices out, to track those that there are."
+                f"{type(self).__name__}(devices={list(self._devices)}): {problem}. Give numbers from nvidia-smi, or "
+                "leave devices out to track all GPUs."
             )
         if problem:
-            self.disable(f"{problem}. The training goes on without it.")
+            self.disable(f"{problem}. The training continues without it.")
 
     def after_train(self, trainer: TrainerProtocol) -> None:
-        """Stop to measure, and leave NVML."""
+        """Stop measuring, and shut NVML down."""
         super().after_train(trainer)
         if self._is_open:
             self._is_open = False
             self._nvml.nvmlShutdown()
 
     def _find(self) -> tuple[dict[int, Any], str]:
-        """Return the handles of the GPUs by their numbers, and what is wrong if there is none, or one is missing."""
+        """Return the handles of the GPUs by their numbers, or the problem if there are none or one is missing."""
         nvml = self._nvml
         try:
             nvml.nvmlInit()
@@ -180,38 +169,38 @@ class _GPUTracker(SampledStatistics):
             handles = {index: nvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)}
             uuids = {index: nvml.nvmlDeviceGetUUID(handle) for index, handle in handles.items()}
         except nvml.NVMLError as error:
-            return {}, f"no NVIDIA GPU can be asked ({error})"
+            return {}, f"NVML finds no GPU ({error})"
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         wanted = _visible(visible, uuids) if self._devices is None else list(self._devices)
         missing = [index for index in wanted if index not in handles]
         if missing:
-            return {}, f"of GPU {', '.join(map(str, missing))} NVML knows nothing; it has {count} (from 0 on)"
+            return {}, f"NVML has {count} GPUs, numbered from 0, and lacks {', '.join(map(str, missing))}"
         if not wanted:
-            return {}, f"CUDA_VISIBLE_DEVICES={visible!r} leaves none of {count} GPUs"
+            return {}, f"CUDA_VISIBLE_DEVICES={visible!r} hides all {count} GPUs"
         return {index: handles[index] for index in wanted}, ""
 
 
 class GPUUtilizationTracker(_GPUTracker):
     """Reports at the end of each epoch how busy the GPUs were: ``gpu_utilization/0``, ``gpu_utilization_peak/0``, ….
 
-    That is the percentage of time in which a GPU was computing anything, mean and highest of the samples of the epoch,
-    as ``nvidia-smi`` shows it: of all processes that use it. A GPU that is busy half of the time mostly waits for data.
+    That is the percentage of time in which a GPU was computing, as in ``nvidia-smi``, for all processes that use it:
+    the mean and the maximum of the samples of the epoch. A GPU that is busy half of the time mostly waits for data.
 
-    When it runs: a thread asks NVML every `interval` seconds while steps run, and once more at the end of the epoch.
-    It costs nothing in steps. It works on every strategy; of several processes, the chief measures, its own host. (A
-    GPU that is split into MIG instances does not tell; that is a warning.)
+    A thread asks NVML every `interval` seconds while steps run, and once more at the end of the epoch; steps cost
+    nothing. It works on every strategy; with several processes, the chief measures its own host. (A GPU that is split
+    into MIG instances does not report its utilization; that is a warning.)
 
-    It needs nvidia-ml-py. Without an NVIDIA GPU or its driver, a warning says so, once, and the training goes on, so
-    that one script serves here and there; if `devices` are given, that is an error.
+    It needs nvidia-ml-py. Without an NVIDIA GPU or its driver, it reports nothing, and a warning says so once, so the
+    same script works on hosts without GPUs. If `devices` are given, that is an error.
 
     Args:
-        devices: the numbers of the GPUs, as ``nvidia-smi`` counts them; None for those of ``CUDA_VISIBLE_DEVICES``, or
-            all. (On a host whose GPUs are of different kinds, CUDA counts as ``nvidia-smi`` does only with
+        devices: the numbers of the GPUs in ``nvidia-smi``; None for those in ``CUDA_VISIBLE_DEVICES``, or else all. (On
+            a host with different kinds of GPUs, CUDA numbers them like ``nvidia-smi`` only with
             ``CUDA_DEVICE_ORDER=PCI_BUS_ID``.)
-        interval: how many seconds lie between two samples. NVML itself looks at the last 1/6 to 1 second.
+        interval: the number of seconds between two samples. NVML itself averages over 1/6 to 1 second.
 
     Raises:
-        ConfigError: if `interval` is not positive; when the training begins, if one of `devices` is not there.
+        ConfigError: if `interval` is not positive; when the training starts, if one of `devices` does not exist.
         PluginImportError: when the training is set up, if nvidia-ml-py is not installed.
 
     Example:
@@ -220,16 +209,13 @@ class GPUUtilizationTracker(_GPUTracker):
         ```
     """
 
-    def __init__(self, devices: Sequence[int] | None = None, interval: float = 1.0) -> None:
-        super().__init__(devices, interval)
-
     def sample(self) -> Mapping[str, float]:
         """Return the utilization of each GPU, in percent."""
         rates = self._nvml.nvmlDeviceGetUtilizationRates
         return {str(index): rates(handle).gpu for index, handle in self._handles.items()}
 
     def statistics(self, samples: Mapping[str, Sequence[float]]) -> Mapping[str, float]:
-        """Return the mean and the highest of each GPU."""
+        """Return the mean and the maximum for each GPU."""
         found: dict[str, float] = {}
         for index, values in samples.items():
             found[f"gpu_utilization/{index}"] = sum(values) / len(values)
@@ -238,26 +224,26 @@ class GPUUtilizationTracker(_GPUTracker):
 
 
 class GPUMemoryTracker(_GPUTracker):
-    """Reports at the end of each epoch how full the GPUs were, at most: ``gpu_memory_gb/0``, ``gpu_tensors_gb/0``, ….
+    """Reports at the end of each epoch the peak memory of the GPUs: ``gpu_memory_gb/0``, ``gpu_tensors_gb/0``, ….
 
-    ``gpu_memory_gb`` is what NVML calls used, by all processes. By default, TensorFlow takes nearly all of a GPU at
-    once, so what the model itself needs is the other one: ``gpu_tensors_gb``, the peak of TensorFlow's allocator in
-    this epoch (the first epoch's includes that of initialization), of each GPU of the session, as TensorFlow counts
-    them. Both are in units of 2³⁰ bytes.
+    ``gpu_memory_gb`` is the memory in use by all processes, according to NVML. Because TensorFlow allocates nearly all
+    memory of a GPU at once by default, ``gpu_tensors_gb`` shows what the model itself needs: the peak of TensorFlow's
+    allocator in this epoch (in the first epoch, including initialization) for each GPU of the session, with
+    TensorFlow's numbers. Both are in units of 2³⁰ bytes.
 
-    When it runs: a thread asks NVML every `interval` seconds while steps run, and once more at the end of the epoch;
-    TensorFlow is asked once an epoch, and forgets its peak then
-    (`tf.config.experimental.get_memory_info`, ``reset_memory_stats``). It costs nothing in steps. It works on every
-    strategy; of several processes, the chief measures, its own host.
+    A thread asks NVML every `interval` seconds while steps run, and once more at the end of the epoch; steps cost
+    nothing. The peak of TensorFlow's allocator is read and reset once per epoch
+    (`tf.config.experimental.get_memory_info`, ``reset_memory_stats``). It works on every strategy; with several
+    processes, the chief measures its own host.
 
-    It needs nvidia-ml-py; what is said of `GPUUtilizationTracker` without a GPU holds for it, too.
+    It needs nvidia-ml-py. Without a GPU it does the same as `GPUUtilizationTracker`.
 
     Args:
-        devices: as for `GPUUtilizationTracker`, for NVML.
-        interval: how many seconds lie between two samples.
+        devices: see `GPUUtilizationTracker`; for NVML.
+        interval: the number of seconds between two samples.
 
     Raises:
-        ConfigError: if `interval` is not positive; when the training begins, if one of `devices` is not there.
+        ConfigError: if `interval` is not positive; when the training starts, if one of `devices` does not exist.
         PluginImportError: when the training is set up, if nvidia-ml-py is not installed.
 
     Example:
@@ -266,23 +252,17 @@ class GPUMemoryTracker(_GPUTracker):
         ```
     """
 
-    def __init__(self, devices: Sequence[int] | None = None, interval: float = 1.0) -> None:
-        super().__init__(devices, interval)
-        self._of_session: list[str] = []
+    _of_session: Sequence[str] = ()
 
     def before_train(self, trainer: TrainerProtocol) -> None:
-        """Find the GPUs, of the host and of the session.
-
-        Raises:
-            ConfigError: if those that were given are not there.
-        """
+        """Find the GPUs of the host and of the session."""
         super().before_train(trainer)
         devices = trainer.sess.list_devices() if self._is_enabled else []
         self._of_session = [each.name for each in devices if each.device_type == "GPU"]
 
     @hookimpl(tryfirst=True)
     def after_epoch(self, trainer: TrainerProtocol) -> None:
-        """Report."""
+        """Report the peaks."""
         super().after_epoch(trainer)
         for name, peak in allocator_peaks(self._of_session).items():
             trainer.monitors.put_scalar(f"gpu_tensors_gb/{name.rpartition(':')[2]}", peak / _GB)
@@ -293,15 +273,15 @@ class GPUMemoryTracker(_GPUTracker):
         return {str(index): info(handle).used / _GB for index, handle in self._handles.items()}
 
     def statistics(self, samples: Mapping[str, Sequence[float]]) -> Mapping[str, float]:
-        """Return the most of each GPU."""
+        """Return the peak for each GPU."""
         return {f"gpu_memory_gb/{index}": max(values) for index, values in samples.items()}
 
 
 def allocator_peaks(devices: Sequence[str]) -> dict[str, int]:
-    """Return the most bytes that TensorFlow's allocators had given out at once, since this was last asked.
+    """Return the peaks of TensorFlow's allocators, in bytes, since the last call.
 
     Args:
-        devices: full names of devices; whose allocator keeps no such count is left out.
+        devices: full names of devices; a device whose allocator does not count is left out.
     """
     peaks = {}
     for name in devices:
@@ -310,17 +290,17 @@ def allocator_peaks(devices: Sequence[str]) -> dict[str, int]:
             peaks[name] = tf.config.experimental.get_memory_info(short)["peak"]
             tf.config.experimental.reset_memory_stats(short)
         except (ValueError, RuntimeError, tf.errors.OpError) as error:
-            logger.debug("TensorFlow does not tell how much memory %s has given out: %s", short, error)
+            logger.debug("TensorFlow does not report the allocated memory of %s: %s", short, error)
     return peaks
 
 
 def _visible(setting: str | None, uuids: Mapping[int, str]) -> list[int]:
-    """Return the numbers of the GPUs that CUDA lets this process see.
+    """Return the numbers of the GPUs that are visible to CUDA.
 
     Args:
-        setting: the value of ``CUDA_VISIBLE_DEVICES``: numbers or beginnings of UUIDs; what comes after one that is
-            none does not count. None for all.
-        uuids: those of all GPUs, by their numbers.
+        setting: the value of ``CUDA_VISIBLE_DEVICES``: numbers or prefixes of UUIDs, up to the first invalid one; None
+            for all GPUs.
+        uuids: the UUIDs of all GPUs by their numbers.
     """
     if setting is None:
         return list(uuids)
@@ -335,21 +315,19 @@ def _visible(setting: str | None, uuids: Mapping[int, str]) -> list[int]:
 
 
 class HostMemoryTracker(SampledStatistics):
-    """Reports at the end of each epoch the most memory that the training had, and the least that the host had left.
+    """Reports at the end of each epoch the peak memory of the training, and the minimum of the host's free memory.
 
-    ``host_memory_gb`` is the resident memory (RSS) of this process and of all that it has started, such as the workers
-    of a dataflow, together; pages that several of them share, as batches in shared memory, count in each.
-    ``host_memory_free_gb`` is what new processes could have without swapping. Both are in units of 2³⁰ bytes. A
-    ``host_memory_gb`` that grows from epoch to epoch is a leak.
+    ``host_memory_gb`` is the resident memory (RSS) of this process and all of its child processes, such as the workers
+    of a dataflow; shared pages, such as batches in shared memory, count in each process. ``host_memory_free_gb`` is the
+    memory available to new processes without swapping. Both are in units of 2³⁰ bytes. A ``host_memory_gb`` that grows
+    from epoch to epoch is a leak.
 
-    When it runs: a thread measures every `interval` seconds while steps run, and once more at the end of the epoch. It
-    costs nothing in steps; a sample looks at all processes of the host, which takes that thread a hundredth of a second
-    or so. It works on every strategy; of several processes, the chief measures, its own host.
-
-    It needs psutil.
+    A thread measures every `interval` seconds while steps run, and once more at the end of the epoch. Steps cost
+    nothing; a sample looks at all processes of the host, which takes the thread about a hundredth of a second. It works
+    on every strategy; with several processes, the chief measures its own host. It needs psutil.
 
     Args:
-        interval: how many seconds lie between two samples.
+        interval: the number of seconds between two samples.
 
     Raises:
         ConfigError: if `interval` is not positive.
@@ -366,22 +344,18 @@ class HostMemoryTracker(SampledStatistics):
         self._psutil: Any = None
 
     def setup_graph(self, trainer: TrainerProtocol) -> None:
-        """See whether psutil is there.
-
-        Raises:
-            PluginImportError: if it is not.
-        """
+        """Import psutil."""
         self._psutil = import_optional("psutil", "HostMemoryTracker", "psutil")
 
     def sample(self) -> Mapping[str, float]:
-        """Return both numbers as they are now."""
+        """Return the current values."""
         own = self._psutil.Process(os.getpid())
         used = 0
         for process in (own, *own.children(recursive=True)):
-            with suppress(self._psutil.NoSuchProcess, self._psutil.AccessDenied):  # It may just have ended.
+            with suppress(self._psutil.NoSuchProcess, self._psutil.AccessDenied):  # It may have just ended.
                 used += process.memory_info().rss
         return {"used": used / _GB, "free": self._psutil.virtual_memory().available / _GB}
 
     def statistics(self, samples: Mapping[str, Sequence[float]]) -> Mapping[str, float]:
-        """Return the worst of the epoch."""
+        """Return the worst values of the epoch."""
         return {"host_memory_gb": max(samples["used"]), "host_memory_free_gb": min(samples["free"])}

@@ -27,9 +27,6 @@ trace_logger = logging.getLogger("tpk.trace")
 
 Method = Callable[..., Any]
 
-_GRAPH_IS_FINALIZED = "Graph is finalized"
-"""Part of TensorFlow's message for an op that is created too late."""
-
 
 class Registration:
     """One hook of one plugin as pluggy sees it: an object with a method for this hook only.
@@ -49,6 +46,10 @@ class Registration:
         # The manager registers plugins in the order of their calls.
         setattr(self, implementation.hook, hookimpl(wrapper=implementation.wrapper)(function))
 
+    def __dir__(self) -> list[str]:
+        # pluggy looks at all of these.
+        return [self.implementation.hook]
+
 
 def raise_stop(stop: StopTraining) -> None:
     """Raise `stop`; the default where no loop can end the run cleanly."""
@@ -61,7 +62,6 @@ def noted(name: str, implementation: Implementation, take_stop: Callable[[StopTr
     `take_stop` gets a `StopTraining` of a hook in `MAY_STOP`, so that the other plugins are still called.
     """
     method = implementation.method
-    may_stop = implementation.hook in MAY_STOP
 
     # pluggy finds the names of the arguments through `functools.wraps`.
     @functools.wraps(method)
@@ -70,7 +70,7 @@ def noted(name: str, implementation: Implementation, take_stop: Callable[[StopTr
             return method(*arguments)
         except StopTraining as stop:
             note_failure(stop, name, implementation.hook)
-            if not may_stop:
+            if implementation.hook not in MAY_STOP:
                 raise
             take_stop(stop)
         except BaseException as error:
@@ -95,7 +95,7 @@ def note_failure(error: BaseException, name: str, hook: str) -> None:
     """
     if not any(note.startswith("in callback ") for note in getattr(error, "__notes__", ())):
         add_note(error, f"in callback {name!r}, hook {hook!r}")
-        if _GRAPH_IS_FINALIZED in str(error):
+        if "Graph is finalized" in str(error):  # TensorFlow's message for an op that is created too late.
             add_note(error, "create ops in setup_graph, the last hook before the graph is finalized, and keep them")
 
 

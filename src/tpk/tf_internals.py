@@ -138,6 +138,14 @@ def control_flow_context(graph_or_op: Any) -> Any:
     return graph_or_op._get_control_flow_context()
 
 
+def control_flow_contexts(graph: Any) -> Iterator[Any]:
+    """Yield the contexts that enclose the ops that are being added to `graph`, from the innermost outwards."""
+    context = control_flow_context(graph)
+    while context is not None:
+        yield context
+        context = context.outer_context
+
+
 def output_context(op: Any) -> Any:
     """Return the `control_flow_context` in which the outputs of an op can be used; for an exit, the enclosing one."""
     return control_flow_util.GetOutputContext(op)

@@ -218,7 +218,7 @@ def test_tensorflow_lite_is_a_format(project, tmp_path, capsys):
         (["run", "no_such_module:Linear"], "cannot be imported: No module named 'no_such_module'"),
         (["run", "M:Demanding"], "cannot be called without arguments: missing a required argument: 'size'"),
         (["run", "M:number"], "is 3; expected a tpk.ModelDesc"),
-        (["run", "M:Named", "--precision", "float8"], "precision='float8': expected 'float32'"),
+        (["run", "M:Named", "--precision", "float8"], "precision must be one of 'float32'"),
         (
             ["run", "M:Linear", "--outputs", "error_function", "--to", "tflite"],
             "lacks operations that the outputs need: Erf",

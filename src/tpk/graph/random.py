@@ -44,7 +44,7 @@ from tpk.errors import ConfigError
 from tpk.graph.scopes import graph_records
 from tpk.graph.steps import FURTHER_RUNS_NAME, get_further_runs_var, get_global_step_var
 from tpk.graph.variables import unique_name
-from tpk.tf_internals import control_flow_context
+from tpk.tf_internals import control_flow_contexts
 
 __all__ = [
     "dropout",
@@ -441,11 +441,8 @@ def _loop_counter(graph: Any, name: str) -> Any | None:
     kind = type(graph).__name__
     if kind in ("WhileBodyFuncGraph", "WhileCondFuncGraph"):
         return graph.inputs[0]
-    context = control_flow_context(graph)
-    while context is not None:
-        if context.IsWhileContext():
-            raise _repeats(name, "a tf.while_loop with the control flow of TensorFlow 1")
-        context = context.outer_context
+    if any(context.IsWhileContext() for context in control_flow_contexts(graph)):
+        raise _repeats(name, "a tf.while_loop with the control flow of TensorFlow 1")
     if kind != "CondBranchFuncGraph" and hasattr(graph, "outer_graph"):
         raise _repeats(name, f"the function {graph.name!r}")
     return None

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError
 from tpk.graph.variables import record_variables
-from tpk.tf_internals import control_flow_context
+from tpk.tf_internals import control_flow_contexts
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -264,11 +264,9 @@ def control_flow_around() -> str | None:
     A function that is called eagerly has no surrounding graph, only its own collections.
     """
     graph = tf.compat.v1.get_default_graph()
-    context = control_flow_context(graph)
-    while context is not None:
+    for context in control_flow_contexts(graph):
         if context.IsCondContext() or context.IsWhileContext():
             return "a tf.cond" if context.IsCondContext() else "a tf.while_loop"
-        context = context.outer_context
     branch = _BRANCHES.get(type(graph).__name__)
     if branch is not None or not graph.building_function:
         return branch

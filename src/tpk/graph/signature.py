@@ -18,7 +18,7 @@ def check_signature(signature: Sequence[Any]) -> tuple[Any, ...]:
     """Return the signature as a tuple.
 
     Raises:
-        InputError: an element is not a `tf.TensorSpec`, has no name, or has the name of another element.
+        InputError: if an element is not a `tf.TensorSpec` with a name, or two elements have the same name.
     """
     if not isinstance(signature, list | tuple):
         raise InputError(
@@ -26,14 +26,9 @@ def check_signature(signature: Sequence[Any]) -> tuple[Any, ...]:
         )
     specs = tuple(signature)
     for position, spec in enumerate(specs):
-        if not isinstance(spec, tf.TensorSpec):
+        if not isinstance(spec, tf.TensorSpec) or not spec.name:
             raise InputError(
                 f"element {position} of the input signature is {spec!r}; expected tf.TensorSpec(shape, dtype, name)"
-            )
-        if not spec.name:
-            raise InputError(
-                f"element {position} of the input signature has no name: {spec}; "
-                "write tf.TensorSpec(shape, dtype, name)"
             )
     names = [spec.name for spec in specs]
     if len(set(names)) != len(names):
@@ -42,7 +37,7 @@ def check_signature(signature: Sequence[Any]) -> tuple[Any, ...]:
 
 
 class MisfitError(InputError):
-    """A value does not fit its `tf.TensorSpec`. The caller adds which value it is.
+    """Raised when a value does not fit its `tf.TensorSpec`. The caller adds which value it is.
 
     Cure:
         Compare the shape and dtype of the value with the spec in the message: ``inputs()`` of the model has it.
@@ -87,7 +82,7 @@ class ArraySpec:
         """Return the value as an array of the spec's dtype; the value itself if it is one already.
 
         Raises:
-            MisfitError: the value does not fit.
+            MisfitError: if the value does not fit.
         """
         array = value if type(value) is np.ndarray else self._as_array(value)
         if not self.fits(array.shape):

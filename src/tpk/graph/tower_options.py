@@ -22,22 +22,12 @@ from typing import Any
 
 import tensorflow as tf
 
+from tpk.checks import check_one_of
 from tpk.errors import ConfigError, add_note
 
 PRECISIONS = ("float32", "bfloat16", "float16")
 
 _HALVES = (tf.bfloat16, tf.float16)
-
-
-def check_precision(precision: str) -> str:
-    """Return `precision` after checking that it is one of `PRECISIONS`.
-
-    Raises:
-        ConfigError: if it is something else.
-    """
-    if precision not in PRECISIONS:
-        raise ConfigError(f"precision={precision!r}: expected {', '.join(map(repr, PRECISIONS))}.")
-    return precision
 
 
 def in_precision(func: Callable[..., Any], precision: str) -> Callable[..., Any]:
@@ -55,7 +45,8 @@ def in_precision(func: Callable[..., Any], precision: str) -> Callable[..., Any]
         tower_func = tpk.TowerFunc(in_precision(model.build_graph, "bfloat16"), model.get_input_signature())
         ```
     """
-    if check_precision(precision) == "float32":
+    check_one_of("in_precision", PRECISIONS, precision=precision)
+    if precision == "float32":
         return func
     dtype = tf.as_dtype(precision)
 

@@ -9,15 +9,16 @@ from typing import Any
 import attrs
 import tensorflow as tf
 
+from tpk.checks import check_one_of
 from tpk.errors import ConfigError, InputError
 from tpk.graph.devices import add_logical_devices, resolve_devices
 from tpk.graph.signature import check_signature
-from tpk.graph.tower_options import check_precision, in_precision
+from tpk.graph.tower_options import PRECISIONS, in_precision
 from tpk.plugin.creation import also_spelled
 from tpk.predict.inputs import check_feeds_suffice, inputs_beneath
 from tpk.predict.online import check_names, tensors_by_key
 from tpk.predict.weights import restore_weights
-from tpk.session.creator import NewSessionCreator, SessionCreator, as_session_creator
+from tpk.session.creator import NewSessionCreator, as_session_creator
 from tpk.tower.context import PredictTowerContext
 from tpk.tower.handle import TowerHandle
 from tpk.tower.tower_func import TowerFunc
@@ -74,7 +75,7 @@ class PredictConfig:
         if self.input_names is not None:
             check_names("PredictConfig: input_names", self.input_names)
         as_session_creator(self.session_creator)
-        check_precision(self.precision)
+        check_one_of(self, PRECISIONS, precision=self.precision)
         if self.device is not None and not isinstance(self.device, str):
             raise ConfigError(f"PredictConfig(device={self.device!r}): expected a device string, such as '/gpu:0'.")
         if self.device is not None:
@@ -129,32 +130,6 @@ class PredictConfig:
         for device in [self.device] if devices is None else devices:
             graph.add_tower(device)
         return graph
-
-    def create_session(self, graph: Any, devices: Sequence[str] = ()) -> Any:
-        """Return a session of `graph`, which contains the model, with all variables restored.
-
-        Args:
-            graph: a `tf.Graph` that is not finalized.
-            devices: the devices that the session needs.
-
-        Raises:
-            CheckpointError: if the weights do not fit, or a variable has no value; the message names them.
-        """
-        creator = self._creator(devices)
-        with graph.as_default(), _without_global_variables(graph):
-            sess = creator.create_session(graph)
-        try:
-            restore_weights(sess, self.session_init)
-        except BaseException:
-            sess.close()
-            raise
-        return sess
-
-    def _creator(self, devices: Sequence[str]) -> SessionCreator:
-        creator = as_session_creator(self.session_creator)
-        if type(creator) is NewSessionCreator:
-            return NewSessionCreator(creator.target, add_logical_devices(creator.config, devices))
-        return creator
 
 
 @attrs.frozen(eq=False)
@@ -221,8 +196,7 @@ class PredictGraph:
             get_inputs: called in the graph; returns the input tensors of a tower that is not fed.
 
         Raises:
-            TowerError: see `PredictConfig.build_graph`.
-            InputError: see `PredictConfig.build_graph`.
+            TowerError, InputError: see `PredictConfig.build_graph`.
         """
         index = len(self.towers)
         context = PredictTowerContext(
@@ -242,8 +216,22 @@ class PredictGraph:
         return self.towers[-1]
 
     def create_session(self) -> Any:
-        """Return a session with all variables restored; see `PredictConfig.create_session`."""
-        return self.config.create_session(self.graph, self._devices)
+        """Return a session with all variables restored; the graph must not be finalized.
+
+        Raises:
+            CheckpointError: if the weights do not fit, or a variable has no value; the message names them.
+        """
+        creator = as_session_creator(self.config.session_creator)
+        if type(creator) is NewSessionCreator:
+            creator = NewSessionCreator(creator.target, add_logical_devices(creator.config, self._devices))
+        with self.graph.as_default(), _without_global_variables(self.graph):
+            sess = creator.create_session(self.graph)
+        try:
+            restore_weights(sess, self.config.session_init)
+        except BaseException:
+            sess.close()
+            raise
+        return sess
 
     def _inputs(self, handle: TowerHandle, outputs: Sequence[Any]) -> dict[str, Any]:
         if self.config.input_names is not None:

@@ -10,12 +10,12 @@ from typing import Any
 import attrs
 import tensorflow as tf
 
-from tpk.checks import check_at_least, check_flags
+from tpk.checks import check_at_least, check_flags, check_one_of
 from tpk.errors import InputError, PluginError, TowerError, TrainerStateError
 from tpk.graph.objective import Objective
 from tpk.graph.optimizers.loss_scale import with_loss_scale
 from tpk.graph.signature import check_signature
-from tpk.graph.tower_options import check_precision, check_xla, compiled_by_xla, in_precision
+from tpk.graph.tower_options import PRECISIONS, check_xla, compiled_by_xla, in_precision
 from tpk.input_source.base import InputSource, check_has_data
 from tpk.input_source.queue import QueueInput
 from tpk.input_source.staging import StagingInput
@@ -59,7 +59,8 @@ class TowerTrainer(Trainer):
         super().__init__()
         check_at_least(self, 1, steps_per_run=steps_per_run)
         self.loop.steps_per_run = steps_per_run
-        self.precision = check_precision(precision)
+        check_one_of(self, PRECISIONS, precision=precision)
+        self.precision = precision
         check_flags(self, xla=xla)
         self.xla = xla
         if xla:

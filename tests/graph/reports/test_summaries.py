@@ -194,7 +194,7 @@ def test_each_type_of_summary_shows_what_it_says():
 
 def test_an_unknown_type_is_an_error_that_lists_the_known_ones():
     with pytest.raises(
-        ConfigError, match="'median' is not a type of summary; types are scalar, histogram, sparsity, mean, rms"
+        ConfigError, match="type must be one of 'scalar', 'histogram', 'sparsity', 'mean', 'rms', not 'median'"
     ):
         add_tensor_summary(tf.zeros([2]), ["mean", "median"])
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tpk.checks import check_one_of
 from tpk.errors import ConfigError
 from tpk.graph.scopes import check_can_be_collected, graph_records
 from tpk.graph.variables import NamePattern
@@ -61,25 +62,25 @@ def add_moving_summary(
     The means over each epoch are taken by the callback `EpochMeans`, one of the defaults, if `collection` is the
     default one.
 
-    For the moving averages, in each step, ``sum = decay · sum + (1 - decay) · value`` for each tensor, and the same
-    for a constant 1, whose moving sum is the total weight. The average is their quotient, so it is unbiased from the
-    first step on (as in Kingma and Ba, "Adam", 2015, section 3). All tensors of one call share one variable and one
-    update, which is cheaper than one for each: call it once with many. The variable is named after the
-    tensors, ``EMA/cost.error``, is not trainable, and is saved in checkpoints.
+    For the moving averages, each step computes ``sum = decay · sum + (1 - decay) · value`` for each tensor, and the
+    same for a constant 1, whose moving sum is the total weight. The average is their quotient, so it is unbiased from
+    the first step (as in Kingma and Ba, "Adam", 2015, section 3). All tensors of one call share one variable and one
+    update, so one call with many tensors is cheaper than many calls. The variable is named after the tensors,
+    ``EMA/cost.error``, is not trainable, and is saved in checkpoints.
 
     Args:
         tensors: scalar tensors or variables of any real dtype.
         decay: the weight of the past, in [0, 1).
-        collection: the collection to add the update op to. With None, run what is returned in each step
+        collection: the collection to add the update op to. With None, run the returned averages in each step
             yourself.
         summary_collections: the collections to add the summary to; `GraphKeys.SUMMARIES` by default.
 
     Returns:
-        The averages, in the order of `tensors`: ``float32`` scalars; evaluating one runs the update. An empty
-        list where summaries are not wanted: in `without_summaries`, or in a reusing variable scope.
+        The averages, in the order of `tensors`: ``float32`` scalars; evaluating one runs the update. An empty list in
+        `without_summaries` and in a reusing variable scope.
 
     Raises:
-        ConfigError: if a tensor is not a scalar, or `decay` is out of range; and inside of a `tf.cond`, a
+        ConfigError: if a tensor is not a scalar, or `decay` is out of range; and inside a `tf.cond`, a
             `tf.while_loop` or a `tf.function`.
 
     Example:
@@ -102,7 +103,7 @@ def add_moving_summary(
     names = [_name_of(tensor) for tensor in tensors]
     _check_can_be_summarized("add_moving_summary", ", ".join(names))
     graph = tf.compat.v1.get_default_graph()
-    # Outside of the scopes around the call, so that no regularizer, getter or reuse of theirs applies.
+    # Outside of all scopes, so that their regularizers, getters and reuse do not apply.
     with tf.compat.v1.name_scope(None):
         # Tags must differ within a merged summary; the suffix keeps them apart from the user's own.
         tags = [graph.unique_name(f"{name}/EMA-summary") for name in names]
@@ -131,7 +132,7 @@ def add_tensor_summary(
         tensor: a tensor or variable.
         types: some of ``"scalar"`` (itself), ``"histogram"``, ``"sparsity"`` (fraction of zeros), ``"mean"``,
             and ``"rms"`` (root of the mean square).
-        name: what to call it; by default its own name.
+        name: the name of the summary; by default the name of the tensor.
         collections: the collections to add the summaries to; `GraphKeys.SUMMARIES` by default.
 
     Raises:
@@ -139,12 +140,8 @@ def add_tensor_summary(
             `tf.cond`, a `tf.while_loop` or a `tf.function`.
     """
     wanted = list(dict.fromkeys(types))
-    unknown = [kind for kind in wanted if kind not in _SUMMARY_TYPES]
-    if unknown:
-        raise ConfigError(
-            f"add_tensor_summary: {', '.join(map(repr, unknown))} is not a type of summary; types are "
-            f"{', '.join(_SUMMARY_TYPES)}."
-        )
+    for kind in wanted:
+        check_one_of("add_tensor_summary", _SUMMARY_TYPES, type=kind)
     if "scalar" in wanted:
         _check_scalar("add_tensor_summary with the type 'scalar'", tensor)
     if _suppressed.get():
@@ -165,9 +162,9 @@ def add_activation_summary(
     """Summarize the activations of a layer, as ``activation-summary/<name>-<type>``.
 
     Args:
-        tensor: the activations; a scalar is left out, which is logged.
+        tensor: the activations; a scalar is ignored, with a warning.
         types: see `add_tensor_summary`.
-        name: what to call them; by default the name of the tensor.
+        name: the name of the summary; by default the name of the tensor.
         collections: the collections to add the summaries to; `GraphKeys.SUMMARIES` by default.
     """
     if tensor.shape.rank == 0:
@@ -201,21 +198,21 @@ def add_param_summary(*summary_lists: tuple[str, Sequence[str]], collections: Se
 
 
 def moving_summaries(graph: Any) -> list[tuple[list[str], Any]]:
-    """Return the arguments of the calls of `add_moving_summary` in `graph` with its default collection.
+    """Return the moving summaries in `graph` that were added to the default collection.
 
     Returns:
-        For each call the names, and a ``float32`` vector with the values in a step, followed by a 1.
+        For each call of `add_moving_summary`, the names, and a ``float32`` vector with the values of a step and a 1.
     """
     return list(graph_records(graph, _MOVING_SUMMARIES))
 
 
 def reported_name(tag: str) -> str:
-    """Return the name under which what has the tag `tag` is reported: without ``tower0/``, and ``-summary`` behind."""
+    """Return the reported name of a summary with this tag: without ``tower0/`` and a ``-summary`` at the end."""
     return _SUFFIX.sub("", _MAIN_TOWER.sub("", tag))
 
 
 def names_of_scalar_summaries(graph: Any) -> set[str]:
-    """Return under which names the summary ops of `graph` report scalars."""
+    """Return the names under which the summary ops of `graph` report scalars."""
     found: set[str] = set()
     for summary in graph.get_collection(tf.compat.v1.GraphKeys.SUMMARIES):
         op = getattr(summary, "op", None)
@@ -226,7 +223,7 @@ def names_of_scalar_summaries(graph: Any) -> set[str]:
 
 
 def _maintain_averages(values: Any, decay: float) -> tuple[Any, Any]:
-    """Return the op that updates the averages of `values`, whose last one is 1, and the averages after it."""
+    """Return the op that updates the averages of `values`, and the averages after the update."""
     # The last element is the moving sum of 1: the weight of all values so far.
     sums = tf.compat.v1.Variable(
         np.zeros(values.shape, np.float32), trainable=False, use_resource=True, name="sums_and_weight"
@@ -252,13 +249,13 @@ def _check_scalar(function: str, tensor: Any) -> None:
         raise ConfigError(f"{function} takes tensors of a graph, got {tensor!r}.")
     if tensor.shape.rank != 0:
         raise ConfigError(
-            f"{function} takes scalars, but {tensor.name!r} has the shape {tensor.shape}. Take its mean, "
-            "e.g. by tf.reduce_mean(x, name=...)."
+            f"{function} takes scalars, but {tensor.name!r} has the shape {tensor.shape}. Reduce it, e.g. by "
+            "tf.reduce_mean(x, name=...)."
         )
 
 
 def _check_can_be_summarized(function: str, names: str) -> None:
-    remedy = "Return the tensor from there, and summarize what comes out."
+    remedy = "Return the tensor from there, and summarize it outside."
     check_can_be_collected(f"{function}: the summary of {names}", remedy)
 
 

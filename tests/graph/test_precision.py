@@ -265,7 +265,7 @@ def test_an_error_in_the_model_says_what_mixed_precision_does():
 def test_an_unknown_precision_is_an_error():
     with pytest.raises(tpk.ConfigError, match=r"'float32', 'bfloat16', 'float16', not 'half'"):
         tpk.SingleCostTrainer(precision="half")
-    with pytest.raises(tpk.ConfigError, match="precision=None"):
+    with pytest.raises(tpk.ConfigError, match="not None"):
         in_precision(Linear().build_graph, None)
 
 

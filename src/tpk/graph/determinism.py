@@ -80,18 +80,15 @@ def stateful_random_ops(fetches: Any) -> list[str]:
         assert not stateful_random_ops(trainer.train_op)
         ```
     """
-    names: list[str] = []
-    bodies: dict[str, list[Any]] | None = None
-    calls: dict[str, bool] = {}
-    for op in ops_run_for(fetches):
+    ops = ops_run_for(fetches)
+    bodies = _function_bodies(ops[0].graph) if ops else {}
+    names: set[str] = set()
+    for op in ops:
         if op.type in STATEFUL_RANDOM_OPS:
-            names.append(op.name)
-        if op.type not in calls:
-            calls[op.type] = any(attr.type in ("func", "list(func)") for attr in op.op_def.attr)
-        if calls[op.type]:
-            bodies = _function_bodies(op.graph) if bodies is None else bodies
-            names += [f"{op.name}/{name}" for name in _random_nodes([op.node_def], bodies, set())]
-    return sorted(set(names))
+            names.add(op.name)
+        if _calls_functions(op):
+            names |= {f"{op.name}/{name}" for name in _random_nodes([op.node_def], bodies, set())}
+    return sorted(names)
 
 
 def check_updates_are_ordered(train_ops: Any) -> None:
@@ -173,12 +170,12 @@ def deterministic_ops() -> Iterator[None]:
 def sum_in_order(tensors: Sequence[Any]) -> Any:
     """Return the sum of tensors, added one after the other, so that its bits are the same each time.
 
-    `tf.add_n` may begin with whichever tensor's memory it can take for the sum, which is left to chance.
+    `tf.add_n` may begin with any tensor whose memory it can reuse for the sum, which varies from run to run.
 
     Args:
         tensors: one or more dense tensors of one shape and dtype.
     """
-    # Of one or two there is only one order.
+    # One or two tensors have only one order.
     return tf.add_n(tensors) if len(tensors) < 3 else functools.reduce(tf.add, tensors)
 
 
@@ -188,8 +185,12 @@ def _changes(op: Any) -> bool:
     return of_resource or op.type.startswith(("Apply", "SparseApply", "Scatter"))
 
 
+def _calls_functions(op: Any) -> bool:
+    return any(attribute.type in ("func", "list(func)") for attribute in op.op_def.attr)
+
+
 def _function_bodies(graph: Any) -> dict[str, list[Any]]:
-    """The nodes of each function in the library of `graph`."""
+    """Return the nodes of each function in the library of `graph`."""
     library = graph.as_graph_def(from_version=graph.version).library
     return {function.signature.name: list(function.node_def) for function in library.function}
 

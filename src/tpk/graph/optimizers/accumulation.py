@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -67,18 +66,18 @@ class AccumGradOptimizer(ProxyOptimizer):
 
     @property
     def niter(self) -> int:
-        """Of how many steps the gradients are accumulated."""
+        """The number of steps to accumulate."""
         return self._niter
 
     @property
     def accumulated(self) -> list[Any]:
-        """The variables with what is accumulated, but for how much of it."""
+        """The variables that contain the accumulated gradients, without `counters`."""
         accumulators = [each for some in self._accumulators.values() for each in some]
         return [variable for each in accumulators for variable in each.variables]
 
     @property
     def counters(self) -> list[Any]:
-        """The variables with how many steps are accumulated: one for each time that gradients were applied."""
+        """The variables that count the accumulated steps, one for each call of `apply_gradients`."""
         return list(self._counters)
 
     def get_slot(self, var: Any, name: str) -> Any:
@@ -106,14 +105,14 @@ class AccumGradOptimizer(ProxyOptimizer):
         return [self._create_accumulator(grad, var) for grad, var in grads_and_vars]
 
     def _create_counter(self, grads_and_vars: Gradients) -> Any:
-        # The same variable, wherever in the graph and in whatever order the variables are trained.
+        # The same variable in whatever order the variables are trained.
         first = min((var for _, var in grads_and_vars), key=variable_name)
         counter = create_slot(first, f"{self.get_name()}/counter", lambda: tf.zeros([], tf.int64), on_cpu=True)
         self._counters.append(counter)
         return counter
 
     def _create_accumulator(self, grad: Any, var: Any) -> _Accumulator:
-        kind = _SparseAccumulator if isinstance(grad, tf.IndexedSlices) else _DenseAccumulator
+        kind = _SparseAccumulator if isinstance(grad, tf.IndexedSlices) else _Accumulator
         accumulator = kind(var, self.get_name())
         self._accumulators.setdefault(var.ref(), []).append(accumulator)
         return accumulator
@@ -189,45 +188,35 @@ def _build_of_towers(
     return tf.cond(count >= optimizers[0].niter, apply, tf.no_op).op
 
 
-class _Accumulator(abc.ABC):
-    """The sum of the gradients of a variable."""
+class _Accumulator:
+    """The sum of the gradients of a variable.
+
+    Attributes:
+        variables: the sum, and other state of the accumulation.
+    """
 
     def __init__(self, var: Any, name: str) -> None:
         self.sum = create_slot(var, name, lambda: tf.zeros(var.shape, sum_dtype(var)))
+        self.variables = [self.sum]
         self._dtype = var.dtype.base_dtype
-
-    @property
-    def variables(self) -> list[Any]:
-        return [self.sum]
 
     def add(self, grad: Any) -> Any:
         """Return the op that adds a gradient."""
         with colocate_with(self.sum):
-            return self._add(grad)
+            return self.sum.assign_add(tf.cast(grad, self.sum.dtype), read_value=False)
 
     def mean(self, count: Any) -> Any:
         """Return the mean of `count` gradients."""
         with colocate_with(self.sum):
-            return self._mean(lambda values: tf.cast(values / tf.cast(count, values.dtype), self._dtype))
+            return self._divided(self.sum.read_value(), count)
 
     def clear(self) -> Any:
         """Return the op that resets the sum."""
         with colocate_with(self.sum):
             return tf.group(*(each.assign(tf.zeros_like(each), read_value=False) for each in self.variables))
 
-    @abc.abstractmethod
-    def _add(self, grad: Any) -> Any: ...
-
-    @abc.abstractmethod
-    def _mean(self, divide: Callable[[Any], Any]) -> Any: ...
-
-
-class _DenseAccumulator(_Accumulator):
-    def _add(self, grad: Any) -> Any:
-        return self.sum.assign_add(tf.cast(grad, self.sum.dtype), read_value=False)
-
-    def _mean(self, divide: Callable[[Any], Any]) -> Any:
-        return divide(self.sum.read_value())
+    def _divided(self, values: Any, count: Any) -> Any:
+        return tf.cast(values / tf.cast(count, values.dtype), self._dtype)
 
 
 class _SparseAccumulator(_Accumulator):
@@ -236,19 +225,18 @@ class _SparseAccumulator(_Accumulator):
     def __init__(self, var: Any, name: str) -> None:
         super().__init__(var, name)
         self._touched = create_slot(var, f"{name}/touched", lambda: tf.zeros(var.shape[:1], tf.bool))
+        self.variables.append(self._touched)
 
-    @property
-    def variables(self) -> list[Any]:
-        return [self.sum, self._touched]
+    def add(self, grad: Any) -> Any:
+        with colocate_with(self.sum):
+            values = tf.cast(grad.values, self.sum.dtype)
+            return tf.group(
+                tf.raw_ops.ResourceScatterAdd(resource=self.sum.handle, indices=grad.indices, updates=values),
+                tf.raw_ops.ResourceScatterUpdate(resource=self._touched.handle, indices=grad.indices, updates=True),
+            )
 
-    def _add(self, grad: Any) -> Any:
-        values = tf.cast(grad.values, self.sum.dtype)
-        return tf.group(
-            tf.raw_ops.ResourceScatterAdd(resource=self.sum.handle, indices=grad.indices, updates=values),
-            tf.raw_ops.ResourceScatterUpdate(resource=self._touched.handle, indices=grad.indices, updates=True),
-        )
-
-    def _mean(self, divide: Callable[[Any], Any]) -> Any:
-        rows = tf.where(self._touched.read_value())[:, 0]
-        values = divide(tf.gather(self.sum.read_value(), rows))
-        return tf.IndexedSlices(values, rows, tf.shape(self.sum, out_type=tf.int64))
+    def mean(self, count: Any) -> Any:
+        with colocate_with(self.sum):
+            rows = tf.where(self._touched.read_value())[:, 0]
+            values = self._divided(tf.gather(self.sum.read_value(), rows), count)
+            return tf.IndexedSlices(values, rows, tf.shape(self.sum, out_type=tf.int64))

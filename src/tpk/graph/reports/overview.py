@@ -33,16 +33,14 @@ class ModelVariable:
     Attributes:
         name: its name in checkpoints.
         shape: its shape; None if the rank is unknown. An unknown dimension is None.
-        dtype: the name of its type.
-        bytes_per_element: the size of an element.
+        dtype: its `tf.DType`.
         device: the requested device; empty if TensorFlow chooses.
         trainable: whether optimizers may update it.
     """
 
     name: str
     shape: tuple[int | None, ...] | None
-    dtype: str
-    bytes_per_element: int
+    dtype: Any
     device: str
     trainable: bool
 
@@ -54,7 +52,7 @@ class ModelVariable:
     @property
     def bytes(self) -> int | None:
         """The size in bytes; None if the shape is not fully known."""
-        return None if self.elements is None else self.elements * self.bytes_per_element
+        return None if self.elements is None else self.elements * self.dtype.size
 
 
 @attrs.frozen
@@ -80,13 +78,14 @@ class ModelOverview:
         return tuple(each for each in self.variables if not each.trainable)
 
     def __str__(self) -> str:
-        table = _table(self.variables) if self.variables else []
-        sums = [
-            f"trainable: {_sum_up(self.trainable)}",
-            f"not trainable: {_sum_up(self.non_trainable)}",
-            f"optimizer and other state: {_sum_up(self.others)}",
-        ]
-        return "\n".join([*table, *sums])
+        return "\n".join(
+            [
+                *(_table(self.variables) if self.variables else []),
+                f"trainable: {_sum_up(self.trainable)}",
+                f"not trainable: {_sum_up(self.non_trainable)}",
+                f"optimizer and other state: {_sum_up(self.others)}",
+            ]
+        )
 
 
 def log_model_overview(graph: Any) -> None:
@@ -110,7 +109,7 @@ def model_overview(graph: Any) -> ModelOverview:
 
     Example:
         ```python
-        overview = tpk.graph.reports.overview(trainer.graph)
+        overview = tpk.model_overview(trainer.graph)
         parameters = sum(variable.elements for variable in overview.trainable)
         ```
     """
@@ -130,24 +129,16 @@ def model_overview(graph: Any) -> ModelOverview:
 
 
 def _describe(variable: Any, trainable: bool) -> ModelVariable:
-    shape = variable.shape
-    return ModelVariable(
-        name=variable_name(variable),
-        shape=None if shape.rank is None else tuple(shape.as_list()),
-        dtype=variable.dtype.base_dtype.name,
-        bytes_per_element=variable.dtype.size,
-        device=variable.device,
-        trainable=trainable,
-    )
+    shape = None if variable.shape.rank is None else tuple(variable.shape.as_list())
+    return ModelVariable(variable_name(variable), shape, variable.dtype.base_dtype, variable.device, trainable)
 
 
 def _sum_up(variables: Sequence[ModelVariable]) -> str:
     if not variables:
         return "none"
-    known = [each for each in variables if each.elements is not None]
-    elements = sum(each.elements or 0 for each in known)
-    size = sum(each.bytes or 0 for each in known)
-    unknown = len(variables) - len(known)
+    elements = sum(each.elements or 0 for each in variables)
+    size = sum(each.bytes or 0 for each in variables)
+    unknown = sum(each.elements is None for each in variables)
     text = f"{format_count(len(variables), 'variable')}, {format_count(elements, 'element')}, {human_size(size)}"
     return f"{text}, and {unknown:,} of unknown shape" if unknown else text
 

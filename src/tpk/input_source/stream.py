@@ -160,9 +160,7 @@ class DatapointStream:
     def __next__(self) -> list[Array]:
         self.busy_thread = get_ident()
         try:
-            datapoint = next(self._iterator, _END)
-            if datapoint is _END:
-                datapoint = self._first_of_next_pass()
+            datapoint = self._take()
         except StopIteration:
             raise
         except BaseException as error:
@@ -234,19 +232,20 @@ class DatapointStream:
         self._trail.start(self.resumed_at - skip)
         self._iterator = iter(self.position)
         self._is_started = True
-        for _ in range(skip):
-            self._skip_one()
+        try:
+            for _ in range(skip):
+                self._take()
+                self._trail.advance()
+        except StopIteration:
+            raise InputError(
+                f"{self.owner} cannot continue after {self.resumed_at} datapoints: the dataflow "
+                f"{type(self.flow).__name__} ended after {self.index}. Has the data changed?"
+            ) from None
 
-    def _skip_one(self) -> None:
-        """Take a datapoint that has been used already."""
-        if next(self._iterator, _END) is _END:
-            if not self.infinite:
-                raise InputError(
-                    f"{self.owner} cannot continue after {self.resumed_at} datapoints: the dataflow "
-                    f"{type(self.flow).__name__} ended after {self.index}. Has the data changed?"
-                )
-            self._first_of_next_pass()
-        self._trail.advance()
+    def _take(self) -> Any:
+        """Return the next datapoint of the flow; raise StopIteration if there are no more."""
+        datapoint = next(self._iterator, _END)
+        return self._first_of_next_pass() if datapoint is _END else datapoint
 
     def _first_of_next_pass(self) -> Any:
         """Return the first datapoint of another pass; raise StopIteration if there is no other pass."""

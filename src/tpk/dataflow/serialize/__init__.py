@@ -1,1 +1,0 @@
-"""Dataflows in LMDB files."""

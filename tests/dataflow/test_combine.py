@@ -100,8 +100,8 @@ def test_drawing_ends_with_the_flow_that_has_no_more():
 @pytest.mark.parametrize(
     ("flows", "message"),
     [
-        ([([1], 0.5), ([2], 0.4)], "1 in all"),
-        ([([1], 1.5), ([2], -0.5)], "from 0 on"),
+        ([([1], 0.5), ([2], 0.4)], "sum to 1"),
+        ([([1], 1.5), ([2], -0.5)], "must not be negative"),
         ([([1], 0.5), [2]], "a probability each"),
     ],
 )

@@ -157,7 +157,7 @@ def test_nothing_is_overwritten(path):
 
 
 def test_a_directory_that_is_missing(tmp_path):
-    with pytest.raises(ConfigError, match=r"there is no directory .*; make it first"):
+    with pytest.raises(ConfigError, match=r"the directory .* does not exist; make it first"):
         LMDBSerializer.save(flow_of(2), tmp_path / "no" / "data")
 
 
@@ -182,7 +182,7 @@ def test_a_truncated_file_is_an_error(path, tmp_path, keep):
 def test_a_foreign_file_is_an_error(tmp_path, content):
     foreign = tmp_path / "foreign"
     foreign.write_bytes(content)
-    with pytest.raises(InputError, match=r"foreign.*is damaged, not written to its end, or not of this format"):
+    with pytest.raises(InputError, match=r"foreign.*is damaged, incomplete, or not of this format"):
         LMDBSerializer.load(foreign)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as st_numpy
 
 from tpk.dataflow import LMDBSerializer
-from tpk.dataflow.serialize.packing import DatapointPacker
+from tpk.dataflow.serialize import DatapointPacker
 from tpk.errors import InputError
 
 msgpack = pytest.importorskip("msgpack")

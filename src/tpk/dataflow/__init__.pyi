@@ -24,7 +24,7 @@ from .parallel.maps import MultiProcessMapData as MultiProcessMapData, MultiThre
 from .parallel.runners import MultiProcessRunner as MultiProcessRunner
 from .parallel.threads import MultiThreadRunner as MultiThreadRunner
 from .position import Position as Position
-from .serialize.lmdb import LMDBSerializer as LMDBSerializer
+from .serialize import LMDBSerializer as LMDBSerializer
 from .sources import (
     DataFromGenerator as DataFromGenerator,
     DataFromIterable as DataFromIterable,

@@ -62,10 +62,12 @@ class DataFlow(RecordsOptions, ABC):
         return True
 
     def reset_state(self) -> None:
-        """Prepare for iteration in this process: open files, connect.
+        """Prepare for iteration in this process: open files, connect. By default, reset the `sources`.
 
         The consumer of a flow calls it once, in the process that iterates, before the first iteration.
         """
+        for flow in self.sources:
+            reset_state(flow)
 
     def close(self) -> None:
         """Release resources kept from pass to pass, such as worker processes; the next pass acquires them again."""
@@ -133,10 +135,6 @@ class ProxyDataFlow(DataFlow):
     def sources(self) -> Sequence[Iterable[Any]]:
         """The flow beneath."""
         return (self.flow,)
-
-    def reset_state(self) -> None:
-        """Reset the flow beneath."""
-        reset_state(self.flow)
 
     def with_sources(self: ProxyT, sources: Sequence[Iterable[Any]]) -> ProxyT:
         """Return the same on top of another flow."""

@@ -19,7 +19,6 @@ from tpk.dataflow.base import (
     check_share,
     flow_length,
     is_sequence,
-    reset_state,
     shard,
 )
 from tpk.dataflow.position import Position, has_state
@@ -51,13 +50,8 @@ class CombinedDataFlow(StatefulDataFlow):
 
     @property
     def positions(self) -> Sequence[Position]:
-        """Where the flows beneath stand."""
+        """The positions of the flows beneath."""
         return self.upstreams
-
-    def reset_state(self) -> None:
-        """Make the flows beneath ready."""
-        for flow in self.sources:
-            reset_state(flow)
 
     def with_sources(self: CombinedT, sources: Sequence[Iterable[Any]]) -> CombinedT:
         """Return the same on top of other flows."""
@@ -270,7 +264,7 @@ class RandomChooseData(CombinedDataFlow, RNGDataFlow):
         self.probabilities = [float(probability) for _, probability in pairs] or [1 / len(flows)] * len(flows)
         if min(self.probabilities) < 0 or not math.isclose(sum(self.probabilities), 1, abs_tol=1e-6):
             raise ConfigError(
-                f"RandomChooseData: the probabilities of the flows must be from 0 on and 1 in all, not "
+                f"RandomChooseData: the probabilities of the flows must not be negative and must sum to 1, not "
                 f"{self.probabilities}"
             )
 
@@ -332,8 +326,8 @@ def check_distinct(flows: Iterable[Any], owner: str) -> None:
         if has_state(flow) or isinstance(flow, RNGDataFlow):
             if id(flow) in seen:
                 raise ConfigError(
-                    f"{owner}: the same {type(flow).__name__} occurs twice in its flows, but it can be in one place at "
-                    "a time. Make one for each."
+                    f"{owner}: the same {type(flow).__name__} occurs twice in its flows, but a flow has only one "
+                    "position. Make one for each."
                 )
             seen.add(id(flow))
         if isinstance(flow, DataFlow):

@@ -321,9 +321,6 @@ class _Timed(DataFlow):
         for stage in self.beneath:
             stage.restart()
 
-    def reset_state(self) -> None:
-        reset_state(self.flow)
-
     def __len__(self) -> int:
         return len(self.flow)  # type: ignore[arg-type]
 

@@ -1,18 +1,27 @@
-"""Flows in LMDB files."""
+"""Flows in LMDB files, and datapoints as bytes: msgpack with arrays, which is safe to read, or tensorpack's formats."""
 
 from __future__ import annotations
 
+import ast
 import os
+import pickle
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from math import prod
+from pathlib import Path
 from typing import Any
 
-from tpk.dataflow.base import DataFlow
-from tpk.dataflow.serialize.files import datapoints_with_progress, written_atomically
-from tpk.dataflow.serialize.packing import DatapointPacker
+import numpy as np
+from tqdm import tqdm
+
+from tpk.dataflow.base import DataFlow, check_iterable, flow_length, reset_state
+from tpk.dataflow.memory import aligned_empty
+from tpk.dataflow.position import close_iterator
 from tpk.dataflow.sources import DataFromList
-from tpk.errors import InputError
+from tpk.durable_files import sync_directory, sync_file
+from tpk.errors import ConfigError, InputError
 from tpk.plugin.creation import import_optional
 
 _LENGTH_KEY = b"__tpk_length__"
@@ -106,7 +115,7 @@ class LMDBFile(ABC):
         if not os.path.exists(self.path):
             raise InputError(f"{owner}: there is no file {self.path}")
         if os.path.isfile(self.path) and not os.path.getsize(self.path):
-            raise InputError(f"{owner}: the file {self.path} is empty; it was not written to its end, so save it again")
+            raise InputError(f"{owner}: the file {self.path} is empty, because saving was interrupted; save it again")
         self._size = self._length(self._open())
 
     def __len__(self) -> int:
@@ -132,8 +141,7 @@ class LMDBFile(ABC):
     def damaged(self, what: str) -> InputError:
         """Return the error for a damaged file."""
         return InputError(
-            f"{self.owner}: {self.path} is damaged, not written to its end, or not of this format: {what}; "
-            "save it again"
+            f"{self.owner}: {self.path} is damaged, incomplete, or not of this format: {what}; save it again"
         )
 
     @abstractmethod
@@ -183,7 +191,7 @@ class _LMDBItems(LMDBFile):
                 return int(length)
             if transaction.get(_TENSORPACK_KEYS) is not None:
                 return int(environment.stat()["entries"]) - 1
-        raise self.damaged("it does not say how many datapoints it has")
+        raise self.damaged("the number of its datapoints is missing")
 
 
 class _LMDBFlow(DataFromList):
@@ -218,3 +226,169 @@ def commit(lmdb: Any, environment: Any, items: list[tuple[bytes, bytes]]) -> Non
             return
         except lmdb.MapFullError:
             environment.set_mapsize(2 * environment.info()["map_size"])
+
+
+_ARRAY, _SCALAR, _OBJECTS, _TUPLE = range(1, 5)
+
+
+class DatapointPacker:
+    """Turns datapoints into bytes and back.
+
+    Lists, tuples, dicts, text, bytes, numbers, None, NumPy's arrays and scalars come back as they were. Other objects
+    with ``__array__``, such as tensors, come back as arrays. Arrays come back writable and aligned.
+
+    Args:
+        owner: the name of the serializer, for messages.
+        allow_pickle: whether to read bytes that were pickled (by tensorpack); a pickle can run any code.
+    """
+
+    def __init__(self, owner: str, allow_pickle: bool = False) -> None:
+        self._msgpack = import_optional("msgpack", owner, "'tpk-train[serialize]'")
+        self._owner = owner
+        self._allow_pickle = allow_pickle
+
+    def __reduce__(self) -> tuple[type[DatapointPacker], tuple[str, bool]]:
+        return DatapointPacker, (self._owner, self._allow_pickle)  # a module cannot be pickled
+
+    def pack(self, datapoint: Any, index: int) -> bytes:
+        """Return the bytes.
+
+        Raises:
+            InputError: something in it cannot be stored; the error names the type.
+        """
+        try:
+            return self._pack(datapoint)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise InputError(f"{self._owner}: datapoint {index} of the flow cannot be stored: {error}") from error
+
+    def unpack(self, data: Any, where: str) -> Any:
+        """Undo `pack`.
+
+        Args:
+            data: a bytes-like object.
+            where: which datapoint of which file it is, for messages.
+
+        Raises:
+            InputError: these are other bytes, or a pickle and those are not allowed.
+        """
+        if is_pickle(data):
+            if not self._allow_pickle:
+                raise InputError(
+                    f"{where} is pickled, as tensorpack does it, and a pickle can run any code: "
+                    "load with allow_pickle=True if you trust the file, and save it again without pickles"
+                )
+            return pickle.loads(data)
+        try:
+            return self._unpack(data)
+        except Exception as error:  # msgpack raises errors of many types
+            raise InputError(
+                f"{where} cannot be read ({type(error).__name__}: {error}); the file is damaged, or was written by "
+                "another program"
+            ) from error
+
+    def _pack(self, value: Any) -> bytes:
+        packed: bytes = self._msgpack.packb(value, default=self._pack_other, strict_types=True)
+        return packed
+
+    def _unpack(self, data: Any) -> Any:
+        return self._msgpack.unpackb(
+            data, ext_hook=self._unpack_other, object_hook=_from_msgpack_numpy, strict_map_key=False
+        )
+
+    def _pack_other(self, value: Any) -> Any:
+        if isinstance(value, tuple):
+            return self._msgpack.ExtType(_TUPLE, self._pack(list(value)))
+        if isinstance(value, dict):
+            return dict(value)
+        if not hasattr(value, "__array__"):
+            raise TypeError(
+                f"a value of type {type(value).__name__} is not an array, number, text, bytes, list or dict"
+            )
+        array = np.asarray(value)
+        if array.dtype.hasobject:
+            flat = array.ravel().tolist()
+            if not all(isinstance(element, (str, bytes)) for element in flat):
+                raise TypeError("an array of objects can be stored if they are text or bytes, not others")
+            return self._msgpack.ExtType(_OBJECTS, self._pack([array.shape, flat]))
+        descr = np.lib.format.dtype_to_descr(array.dtype)
+        if np.lib.format.descr_to_dtype(descr) != array.dtype:
+            raise TypeError(f"the dtype {array.dtype} is not NumPy's own; convert the array to one that is")
+        header = self._pack([repr(descr), list(array.shape)])
+        content = np.ascontiguousarray(array).reshape(-1).view(np.uint8) if array.size else b""
+        code = _SCALAR if isinstance(value, np.generic) else _ARRAY
+        return self._msgpack.ExtType(code, b"".join([len(header).to_bytes(4, "big"), header, memoryview(content)]))
+
+    def _unpack_other(self, code: int, data: bytes) -> Any:
+        if code == _TUPLE:
+            return tuple(self._unpack(data))
+        if code == _OBJECTS:
+            shape, flat = self._unpack(data)
+            objects = np.empty(len(flat), dtype=object)
+            objects[:] = flat
+            return objects.reshape(shape)
+        if code not in (_ARRAY, _SCALAR):
+            raise ValueError(f"it has a part of the unknown type {code}")
+        begin = 4 + int.from_bytes(data[:4], "big")
+        descr, shape = self._unpack(data[4:begin])
+        array = _array(np.lib.format.descr_to_dtype(ast.literal_eval(descr)), shape, data, begin)
+        return array[()] if code == _SCALAR else array
+
+
+def is_pickle(data: Any) -> bool:
+    """Whether bytes are a pickle; msgpack's bytes of an empty dict, but no others, also begin with 0x80."""
+    return len(data) > 1 and data[0] == 0x80
+
+
+def _from_msgpack_numpy(value: dict[Any, Any]) -> Any:
+    """Read an array in the format of the package msgpack-numpy, which tensorpack used."""
+    if b"nd" not in value:
+        return value
+    if value.get(b"kind", b"") != b"":
+        raise ValueError(f"an array of the kind {value[b'kind']!r} of msgpack-numpy is not supported")
+    array = _array(np.dtype(value[b"type"]), value.get(b"shape", ()), value[b"data"], 0)
+    return array if value[b"nd"] else array[()]
+
+
+def _array(dtype: np.dtype[Any], shape: Any, data: bytes, begin: int) -> np.ndarray[Any, Any]:
+    if len(data) - begin != prod(shape) * dtype.itemsize:
+        raise ValueError(f"{len(data) - begin} bytes do not fit an array of {dtype} with shape {tuple(shape)}")
+    array = aligned_empty(tuple(shape), dtype)
+    if array.size:
+        array[...] = np.frombuffer(data, dtype, offset=begin).reshape(shape)
+    return array
+
+
+@contextmanager
+def written_atomically(path: str, owner: str) -> Generator[str, None, None]:
+    """Give a path beside `path` to write to; afterwards the file is synced to the disk and renamed.
+
+    Raises:
+        ConfigError: `path` exists already, or its directory does not.
+    """
+    if os.path.lexists(path):
+        raise ConfigError(f"{owner}: {path} exists already; remove it, or save to another path")
+    directory, name = os.path.split(os.path.abspath(path))
+    if not os.path.isdir(directory):
+        raise ConfigError(f"{owner} cannot write {path}: the directory {directory} does not exist; make it first")
+    partial = os.path.join(directory, f".{name}.{os.getpid()}.partial")
+    try:
+        yield partial
+        sync_file(Path(partial))
+        os.rename(partial, path)
+        sync_directory(Path(directory))
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(partial)
+
+
+def datapoints_with_progress(flow: Iterable[Any], path: str, owner: str) -> Iterator[Any]:
+    """Reset a flow and iterate it once, with a progress bar if its length is known."""
+    check_iterable(flow, owner)
+    reset_state(flow)
+    total = flow_length(flow)
+    iterator = iter(flow)
+    try:
+        # With None, tqdm is silent unless it writes to a terminal.
+        yield from tqdm(iterator, desc=os.path.basename(path), total=total, disable=None if total else True)
+    finally:
+        close_iterator(iterator, flow)

@@ -20,7 +20,6 @@ from tpk.dataflow.base import (
     check_share,
     is_sequence,
     length_of_share,
-    reset_state,
     shard,
 )
 from tpk.dataflow.memory import aligned_empty
@@ -85,11 +84,6 @@ class DataFromIterable(DataFlow):
         """The iterable."""
         return (self.iterable,)
 
-    def reset_state(self) -> None:
-        """Make the iterable ready, if it is a dataflow."""
-        if isinstance(self.iterable, DataFlow):
-            self.iterable.reset_state()
-
     def __len__(self) -> int:
         return len(self.iterable)  # type: ignore[arg-type]
 
@@ -147,11 +141,6 @@ class DataFromGenerator(DataFlow):
     def sources(self) -> Sequence[Iterable[Any]]:
         """The iterable, if there is one."""
         return (self.generator,) if isinstance(self.generator, Iterable) else ()
-
-    def reset_state(self) -> None:
-        """Reset the iterable, if there is one."""
-        for source in self.sources:
-            reset_state(source)
 
     def __len__(self) -> int:
         if not isinstance(self.generator, Iterable):

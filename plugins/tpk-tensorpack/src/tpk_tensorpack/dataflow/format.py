@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tpk.dataflow.serialize.lmdb import LMDBFile
+from tpk.dataflow.serialize import LMDBFile
 from tpk.errors import ConfigError, InputError
 from tpk_tensorpack.dataflow.base import ProxyDataFlow, RNGDataFlow
 from tpk_tensorpack.dataflow.raw import DataFromList

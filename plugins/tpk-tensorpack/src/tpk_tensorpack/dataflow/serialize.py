@@ -14,8 +14,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from tpk.dataflow.serialize.files import datapoints_with_progress, written_atomically
-from tpk.dataflow.serialize.lmdb import commit
+from tpk.dataflow.serialize import commit, datapoints_with_progress, written_atomically
 from tpk.errors import InputError
 from tpk_tensorpack.dataflow.base import DataFlow, RNGDataFlow
 from tpk_tensorpack.dataflow.common import FixedSizeData

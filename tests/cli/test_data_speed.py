@@ -36,7 +36,7 @@ def data_module(tmp_path, monkeypatch):
 def test_it_shows_the_rates_and_each_stage(data_module, capsys):
     assert main(["data-speed", "data_of_speed_test:train_flow", "--size", "30"]) == 0
     shown = capsys.readouterr().out
-    assert "30 datapoints in" in shown
+    assert "30 batches in" in shown
     assert "MB/s" in shown
     assert "BatchData" in shown
     assert "DataFromList" in shown
@@ -45,7 +45,7 @@ def test_it_shows_the_rates_and_each_stage(data_module, capsys):
 def test_json_has_the_same_figures(data_module, capsys):
     assert main(["data-speed", "data_of_speed_test:train_flow", "--size", "25", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert report["datapoints"] == 25
+    assert (report["datapoints"], report["unit"]) == (25, "batches")
     assert report["megabytes"] == pytest.approx(25 * 4000 / 1e6)
     assert report["datapoints_per_second"] == pytest.approx(25 / report["seconds"])
     assert [stage["name"] for stage in report["stages"]] == ["BatchData", "DataFromList"]

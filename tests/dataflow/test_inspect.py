@@ -12,6 +12,7 @@ from tpk.dataflow import (
     DataFromList,
     JoinData,
     MapData,
+    MultiProcessRunner,
     PrintData,
     ProxyDataFlow,
     TestDataSpeed,
@@ -121,7 +122,7 @@ def test_each_stage_has_its_share_of_the_time():
 def test_the_table_can_be_read():
     clock = Clock()
     table = str(measure_speed(BatchData(slow_flow(clock), 2), size=2, seconds=None, clock=clock)).splitlines()
-    assert table[0] == "2 datapoints in 4.000 seconds: 0.5 datapoints/s, 1.0 MB/s"
+    assert table[0] == "2 batches in 4.000 seconds: 0.5 batches/s, 1.0 MB/s"
     assert table[1].split() == ["stage", "datapoints", "seconds", "share"]
     assert table[3].split() == ["MapData", "4", "2.400", "60.0%"]
     assert len({line.index(cell) for line, cell in zip(table[1:4], ["share", " 0.0%", "60.0%"], strict=True)}) == 1
@@ -162,10 +163,38 @@ def test_a_stage_that_divides_its_flow_among_workers_gets_shares():
                     delivered.append(datapoint)
                     yield datapoint
 
-    report = measure_speed(Parallel([[number] for number in range(4)], list), size=4)
+    clock = Clock()
+    flow = MapData([[number] for number in range(4)], clock.takes(0.5))
+    report = measure_speed(Parallel(flow, list), size=4, clock=clock)
     assert delivered == [[0], [2], [1], [3]]
+    # The stages in workers are measured for as long as the whole.
+    assert report.seconds == 2
+    assert [(stage.name, stage.datapoints, stage.seconds, stage.in_worker) for stage in report.stages] == [
+        ("Parallel", 4, 2, False),
+        ("MapData", 4, 2, True),
+        ("list", 4, 0, True),
+    ]
+    *_, worker, source, note = str(report).splitlines()
+    assert worker.split() == ["MapData", "*", "4", "2.000", "100.0%"] and source.split()[:2] == ["list", "*"]
+    assert note.startswith("* runs in workers")
+
+
+def test_a_stage_in_workers_that_can_be_iterated_once_is_not_measured():
+    class Parallel(MapData):
+        def __iter__(self):
+            yield from self.flow.untimed
+
+    report = measure_speed(Parallel(iter([[1]] * 4), list), size=4)
     assert [stage.datapoints for stage in report.stages] == [4, 0]
     assert "elsewhere" in str(report)
+
+
+def test_stages_in_real_workers_are_measured():
+    flow = MultiProcessRunner(BatchData(MapData([[number] for number in range(8)], list), 2), 1)
+    report = measure_speed(flow, size=20)
+    assert [stage.name for stage in report.stages] == ["MultiProcessRunner", "BatchData", "MapData", "list"]
+    assert [stage.in_worker for stage in report.stages] == [False, True, True, True]
+    assert report.unit == "batches" and all(stage.datapoints for stage in report.stages)
 
 
 def test_nothing_is_an_error():

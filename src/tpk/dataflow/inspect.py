@@ -27,6 +27,7 @@ from tpk.dataflow.base import (
 from tpk.dataflow.combine import CombinedDataFlow
 from tpk.dataflow.memory import Allocate
 from tpk.dataflow.position import close_iterator
+from tpk.dataflow.transforms.batch import BatchData, BatchDataByShape
 from tpk.errors import ConfigError, InputError
 from tpk.text import text_table
 
@@ -136,9 +137,11 @@ class StageSpeed:
     Attributes:
         name: the type of the flow.
         depth: number of flows on top of it.
-        datapoints: number of datapoints it delivered; 0 if it ran in another process.
+        datapoints: number of datapoints it delivered; 0 if it could not be measured.
         seconds: its time, without the time of the flows beneath.
         share: its share of the total time, from 0 to 1.
+        in_worker: whether it runs in workers. Then the numbers are those of one worker, which is measured in this
+            process, after the flow above it.
     """
 
     name: str
@@ -146,6 +149,7 @@ class StageSpeed:
     datapoints: int
     seconds: float
     share: float
+    in_worker: bool = False
 
 
 @attrs.frozen
@@ -157,12 +161,14 @@ class SpeedReport:
         seconds: the total time.
         megabytes: size of the arrays in them, in 10**6 bytes.
         stages: the flow and the flows beneath, from top to bottom.
+        unit: what the flow delivers: ``"batches"`` if there is a `BatchData` in it, otherwise ``"datapoints"``.
     """
 
     datapoints: int
     seconds: float
     megabytes: float
     stages: tuple[StageSpeed, ...]
+    unit: str = "datapoints"
 
     @property
     def datapoints_per_second(self) -> float:
@@ -180,13 +186,16 @@ class SpeedReport:
             figures = ["elsewhere", "", ""]
             if stage.datapoints:
                 figures = [str(stage.datapoints), f"{stage.seconds:.3f}", f"{stage.share:.1%}"]
-            rows.append(["  " * stage.depth + stage.name, *figures])
+            rows.append(["  " * stage.depth + stage.name + (" *" if stage.in_worker else ""), *figures])
         figure_names = ["datapoints", "seconds", "share"]
         total = (
-            f"{self.datapoints} datapoints in {self.seconds:.3f} seconds: {self.datapoints_per_second:,.1f} "
-            f"datapoints/s, {self.megabytes_per_second:,.1f} MB/s"
+            f"{self.datapoints} {self.unit} in {self.seconds:.3f} seconds: {self.datapoints_per_second:,.1f} "
+            f"{self.unit}/s, {self.megabytes_per_second:,.1f} MB/s"
         )
-        return "\n".join([total, *text_table(["stage", *figure_names], rows, right=figure_names)])
+        lines = [total, *text_table(["stage", *figure_names], rows, right=figure_names)]
+        if any(stage.in_worker for stage in self.stages):
+            lines.append("* runs in workers; the numbers are those of one worker, measured in this process")
+        return "\n".join(lines)
 
 
 def measure_speed(
@@ -237,7 +246,7 @@ def measure_speed(
         raise InputError(
             f"measure_speed: {type(flow).__name__} delivered no datapoint" + (f" after {warmup}" if warmup else "")
         )
-    return SpeedReport(count, elapsed, size_in_bytes / 1e6, tuple(timed.report(elapsed)))
+    return SpeedReport(count, elapsed, size_in_bytes / 1e6, tuple(timed.report(elapsed)), timed.unit)
 
 
 class TestDataSpeed(StatefulProxyDataFlow):
@@ -342,13 +351,39 @@ class _Timed(DataFlow):
         finally:
             close_iterator(iterator, self.flow)
 
-    def report(self, whole: float, depth: int = 0) -> Iterator[StageSpeed]:
+    @property
+    def unit(self) -> str:
+        if isinstance(self.untimed, (BatchData, BatchDataByShape)):
+            return "batches"
+        return next((stage.unit for stage in self.beneath if stage.unit == "batches"), "datapoints")
+
+    def report(self, whole: float, depth: int = 0, in_worker: bool = False) -> Iterator[StageSpeed]:
         beneath = self.beneath
         # Flows beneath that run in threads may take longer than this flow waits for them.
         own = max(self.seconds - sum(stage.seconds for stage in beneath), 0.0)
-        yield StageSpeed(type(self.untimed).__name__, depth, self.datapoints, own, own / whole if whole else 0.0)
+        share = own / whole if whole else 0.0
+        yield StageSpeed(type(self.untimed).__name__, depth, self.datapoints, own, share, in_worker)
         for stage in beneath:
-            yield from stage.report(whole, depth + 1)
+            if self.datapoints and not stage.datapoints:  # workers iterate shares of it
+                yield from stage.report(stage.run_alone(whole), depth + 1, in_worker=True)
+            else:
+                yield from stage.report(whole, depth + 1, in_worker)
+
+    def run_alone(self, seconds: float) -> float:
+        """Iterate this flow for a while, and return how many seconds that took."""
+        reset_state(self)
+        self.restart()
+        datapoints = _endless(self)
+        begin, elapsed = self.clock(), 0.0
+        try:
+            for _ in datapoints:
+                elapsed = self.clock() - begin
+                if elapsed >= seconds:
+                    break
+        finally:
+            datapoints.close()
+            self.close()
+        return elapsed
 
 
 def _timed(flow: Iterable[Any], clock: Callable[[], float]) -> _Timed:

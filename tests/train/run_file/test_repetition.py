@@ -116,9 +116,9 @@ def test_what_cannot_be_written_says_so_and_can_be_given(folder):
     left = folder / "run" / "config.toml"
     text = left.read_text()
     assert "dataflow.flow.items, callbacks.0.func" in text
-    with pytest.raises(
-        tpk.ConfigError, match=r"config\.toml: dataflow\.flow\.items could not be .*array .*float32.*Give it as"
-    ):
+    assert "as in dataflow = 'module:function'" in text
+    message = r"config\.toml: dataflow\.flow\.items could not be .*array .*float32.*: dataflow = 'module:function'\."
+    with pytest.raises(tpk.ConfigError, match=message):
         tpk.read_run_file(left)
     with pytest.raises(tpk.ConfigError, match=r"callbacks\.0\.func could not be written as data: a lambda"):
         tpk.read_run_file(left, ["dataflow=my_run:data"])

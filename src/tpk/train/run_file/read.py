@@ -85,10 +85,10 @@ def read_run_file(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -
         apply_override(data, override, str(file))
     _check_keys(data, str(file))
     for key, why in not_written(data):
-        raise ConfigError(
-            f"{file}: {key} could not be written as data: {why}. Give it as {key}=..., or give the script a name that "
-            "creates it, 'module:attr' of a class or a function, as in dataflow='my_data:train'."
-        )
+        option = key.partition(".")[0]
+        named = f"Name a function that returns it instead: {option} = 'module:function'."
+        remedy = named if option in OBJECTS else f"Give it as {key}=VALUE."
+        raise ConfigError(f"{file}: {key} could not be written as data: {why}. {remedy}")
     _extend_path(file, data.pop(_PYTHONPATH, None) or [])
     trainer = _named(data.pop(_TRAINER, None) or "SimpleTrainer", _TRAINER, str(file))
     options = {key: _option(key, value, str(file)) for key, value in data.items() if value is not None}

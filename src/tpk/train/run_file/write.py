@@ -24,7 +24,7 @@ _HEADER = """\
 """
 _HEADER_IF_INCOMPLETE = """\
 # Not everything could be written as data: {missing}.
-# Give it as key=value, or give the script a name that creates it, as in dataflow="my_data:train".
+# Name a function that returns it instead, as in dataflow = 'module:function', or give it as key=value.
 """
 PLUGINS = {
     "callbacks": "callback",

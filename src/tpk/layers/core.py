@@ -28,17 +28,17 @@ def dense(
     name: Any = None,
     reuse: Any = None,
 ) -> Any:
-    """Connect every unit with all features: ``activation(inputs @ kernel + bias)``.
+    """Return ``activation(inputs @ kernel + bias)``.
 
     Variables: ``kernel`` of shape [features, units], and ``bias`` of shape [units].
 
     Args:
         inputs: a floating-point tensor of shape [batch, ..., features]; the number of features must be known.
-        units: how many outputs there are.
-        activation: a function, or its name in `tf.nn`; None is linear.
+        units: the number of outputs.
+        activation: a function, or its name in `tf.nn`; None for linear.
         use_bias: whether to add a bias.
-        kernel_initializer: an initializer or its name; None means the enclosing variable scope's, and where
-            that has none, Glorot-uniform.
+        kernel_initializer: an initializer or its name; None for the one of the enclosing variable scope, or else
+            Glorot-uniform.
         bias_initializer: an initializer or its name.
         kernel_regularizer: maps the kernel to a scalar loss, which is added to ``REGULARIZATION_LOSSES``.
         bias_regularizer: the same for the bias.
@@ -46,14 +46,14 @@ def dense(
         kernel_constraint: maps the kernel to its projection after an optimizer's update.
         bias_constraint: the same for the bias.
         trainable: whether the variables belong to ``TRAINABLE_VARIABLES``.
-        name: the variable scope of the layer; None means ``dense``, made unique: ``dense_1``, ...
-        reuse: whether to take existing variables: None, True or `tf.compat.v1.AUTO_REUSE`.
+        name: the variable scope of the layer; None for ``dense``, made unique: ``dense_1``, ...
+        reuse: whether to use existing variables: None, True or `tf.compat.v1.AUTO_REUSE`.
 
     Returns:
         A tensor of shape [batch, ..., units].
 
     Raises:
-        ConfigError: if an argument, or the shape or dtype of the inputs, cannot be; it names the layer.
+        ConfigError: if an argument, or the shape or dtype of the inputs, is invalid; it names the layer.
 
     Example:
         ```python
@@ -65,14 +65,8 @@ def dense(
         units = layer.count_of("units", units)
         layer.require_floating()
         last_axis = layer.known_rank(2, "(batch, ..., features)") - 1
-        kernel = layer.variable(
-            "kernel",
-            [layer.known_size(last_axis, "features"), units],
-            initializer=kernel_initializer,
-            regularizer=kernel_regularizer,
-            constraint=kernel_constraint,
-            trainable=trainable,
-        )
+        shape = [layer.known_size(last_axis, "features"), units]
+        kernel = layer.variable("kernel", shape, kernel_initializer, kernel_regularizer, kernel_constraint, trainable)
         bias = layer.bias(units, use_bias, bias_initializer, bias_regularizer, bias_constraint, trainable)
         if last_axis == 1:
             outputs = tf.matmul(layer.inputs, kernel)
@@ -92,25 +86,25 @@ def dropout(
 ) -> Any:
     """In training, set a random fraction of the inputs to zero, and scale the rest by ``1 / (1 - rate)``.
 
-    What is dropped depends on the seed of the graph, the name of the op with its tower, and the global step, and so a
-    training that is resumed drops the same; see `tpk.graph.random`. Trainers count the global step. Without one, count
-    it yourself, e.g. by ``minimize(cost, global_step=tf.compat.v1.train.get_global_step())``.
+    The mask depends on the seed of the graph, the name of the op with its tower, and the global step, so a resumed
+    training drops the same elements; see `tpk.graph.random`. Trainers increment the global step. Without a trainer, do
+    so yourself, e.g. by ``minimize(cost, global_step=tf.compat.v1.train.get_global_step())``.
 
     Args:
         inputs: a floating-point tensor.
         rate: the fraction to drop, in [0, 1); a number or a scalar tensor.
-        noise_shape: the shape of the random mask, which is broadcast to the inputs; None for an axis means
-            its size, and None for all means the shape of the inputs.
-        seed: the op-level seed, on which the mask depends besides the others; another seed gives another mask.
-        training: a boolean, or a scalar boolean tensor. None means whether the tower that is being built is trained;
-            outside of towers, it means False.
-        name: the name scope of the ops; None means ``dropout``. It is made unique.
+        noise_shape: the shape of the random mask, which is broadcast to the inputs. In it, None stands for the size of
+            the inputs; None instead of a shape stands for the shape of the inputs.
+        seed: the op-level seed; another seed gives another mask.
+        training: a boolean, or a scalar boolean tensor. None for whether the current tower is trained, and False
+            outside of towers.
+        name: the name scope of the ops, made unique; None for ``dropout``.
 
     Returns:
         A tensor like the inputs.
 
     Raises:
-        ConfigError: if an argument, or the dtype of the inputs, cannot be; it names the layer.
+        ConfigError: if an argument, or the dtype of the inputs, is invalid; it names the layer.
     """
     with open_layer("dropout", inputs, default_name=name) as layer:
         layer.require_floating()
@@ -128,19 +122,19 @@ def dropout(
 
 
 def flatten(inputs: Any, name: str | None = None, data_format: str = "channels_last") -> Any:
-    """Flatten all axes but the first, the batch.
+    """Flatten all axes except the first, the batch.
 
     Args:
-        inputs: a tensor with at least one axis; if it has just one, each element becomes a row.
-        name: the name scope of the ops; None means ``flatten``. It is made unique.
-        data_format: ``"channels_last"``, or ``"channels_first"`` to move the channels from axis 1 to the end
-            before, so that the features come in the same order.
+        inputs: a tensor with at least one axis; if it has only one, each element becomes a row.
+        name: the name scope of the ops, made unique; None for ``flatten``.
+        data_format: ``"channels_last"``, or ``"channels_first"`` to move the channels from axis 1 to the end first, so
+            that the features have the same order.
 
     Returns:
         A tensor of shape [batch, features].
 
     Raises:
-        ConfigError: if `data_format` or the rank of the inputs cannot be; it names the layer.
+        ConfigError: if `data_format` or the rank of the inputs is invalid; it names the layer.
     """
     with open_layer("flatten", inputs, default_name=name) as layer:
         channels_first = layer.is_channels_first(data_format)

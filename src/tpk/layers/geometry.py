@@ -1,4 +1,4 @@
-"""The geometry of layers of sequences, images and volumes: which axis is what, and how large things are."""
+"""The geometry of sequences, images and volumes: the order of their axes, and the sizes of windows and outputs."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _SPATIAL_AXES = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", 
 
 @attrs.frozen
 class SpatialLayout:
-    """Where the channels stand in a batch of sequences, images or volumes.
+    """The order of the axes in a batch of sequences, images or volumes.
 
     Attributes:
-        channels_first: whether they stand before the spatial axes, not after them.
-        spatial_rank: how many spatial axes there are: 1, 2 or 3.
+        channels_first: whether the channels come before the spatial axes, instead of after them.
+        spatial_rank: the number of spatial axes: 1, 2 or 3.
     """
 
     channels_first: bool
@@ -27,7 +27,7 @@ class SpatialLayout:
 
     @classmethod
     def of_inputs(cls, layer: LayerScope, data_format: str, spatial_rank: int) -> SpatialLayout:
-        """Take ``"channels_last"`` or ``"channels_first"``, and check the rank of the inputs."""
+        """Check `data_format` and the rank of the inputs, and return the layout."""
         layout = cls(layer.is_channels_first(data_format), spatial_rank)
         layer.require_rank(layout.arrange("batch", _SPATIAL_AXES[spatial_rank], "channels"))
         return layout
@@ -45,51 +45,39 @@ class SpatialLayout:
 
     @property
     def spatial_axes(self) -> list[int]:
-        """The axes that are neither batch nor channels."""
+        """All axes except batch and channels."""
         first = 2 if self.channels_first else 1
         return list(range(first, first + self.spatial_rank))
 
-    @property
-    def axis_names(self) -> str:
-        """The names of the spatial axes, as errors name them."""
-        return f"({', '.join(_SPATIAL_AXES[self.spatial_rank])})"
-
     def arrange(self, batch: Any, spatial: Sequence[Any], channels: Any) -> list[Any]:
-        """Put what belongs to the axes into their order."""
+        """Return the values of the axes in the order of the layout."""
         return [batch, channels, *spatial] if self.channels_first else [batch, *spatial, channels]
 
     def spatial_sizes(self, inputs: Any) -> tuple[int | None, ...]:
-        """What is known of the spatial sizes of `inputs` when the graph is built."""
+        """Return the static spatial sizes of `inputs`."""
         shape = inputs.shape.as_list()
         return tuple(shape[axis] for axis in self.spatial_axes)
 
     def to_channels_last(self, values: Any) -> Any:
-        """Move the channels to the end, if they are not there."""
+        """Move the channels from axis 1 to the end, if they come first."""
         return tf.transpose(values, [0, *self.spatial_axes, 1]) if self.channels_first else values
 
     def from_channels_last(self, values: Any) -> Any:
-        """Move the channels from the end to where this layout has them."""
+        """Move the channels from the end to axis 1, if they come first."""
         if not self.channels_first:
             return values
         return tf.transpose(values, [0, self.spatial_rank + 1, *range(1, self.spatial_rank + 1)])
 
 
-def padding_of(layer: LayerScope, padding: str) -> str:
-    """Return TensorFlow's name of ``"valid"`` or ``"same"``."""
-    return layer.one_of("padding", padding, ("valid", "same")).upper()
-
-
 def require_window_fits(layer: LayerScope, layout: SpatialLayout, window: tuple[int, ...], padding: str) -> None:
-    """Refuse a window that is larger than the inputs if there is no padding: there would be no outputs."""
+    """Raise if a window is larger than the inputs and there is no padding: there would be no outputs."""
     sizes = layout.spatial_sizes(layer.inputs)
     fits = (size is None or size >= extent for size, extent in zip(sizes, window, strict=True))
     if padding == "VALID" and not all(fits):
-        raise layer.error(
-            f"{layout.axis_names} of the inputs",
-            sizes,
-            f"at least {window}, what the window covers, as padding is 'valid'",
-            "Use padding='same', a smaller window, or less downsampling before this layer.",
-        )
+        axes = ", ".join(_SPATIAL_AXES[layout.spatial_rank])
+        expected = f"at least {window}, the size of the window, because padding is 'valid'"
+        remedy = "Use padding='same', a smaller window, or less downsampling before this layer."
+        raise layer.error(f"({axes}) of the inputs", sizes, expected, remedy)
 
 
 @attrs.frozen
@@ -97,11 +85,11 @@ class ConvolutionGeometry:
     """The sizes of a convolution, checked.
 
     Attributes:
-        layout: where the channels stand.
-        channels: how many the inputs have.
+        layout: the order of the axes.
+        channels: the number of channels of the inputs.
         kernel_size: the size of the kernel along each spatial axis.
-        strides: how far windows are apart.
-        dilation_rate: how far elements of the kernel are apart.
+        strides: the distance of windows along each spatial axis.
+        dilation_rate: the distance of the elements of the kernel along each spatial axis.
         padding: ``"VALID"``, ``"SAME"`` or ``"CAUSAL"``.
     """
 
@@ -125,7 +113,7 @@ class ConvolutionGeometry:
         *,
         may_be_causal: bool = False,
     ) -> ConvolutionGeometry:
-        """Take the arguments of a convolution, and check them and the inputs."""
+        """Check the arguments and the inputs of a convolution."""
         layout = SpatialLayout.of_inputs(layer, data_format, spatial_rank)
         layer.require_floating()
         paddings = ("valid", "same", "causal") if may_be_causal else ("valid", "same")
@@ -142,17 +130,17 @@ class ConvolutionGeometry:
                 "(strides, dilation_rate)",
                 (geometry.strides, geometry.dilation_rate),
                 "at most one of the two greater than 1",
-                "Dilate in this layer and take strides in another, or the other way round.",
+                "Use dilation in this layer and strides in another, or the other way round.",
             )
         return geometry
 
     @property
     def window(self) -> tuple[int, ...]:
-        """What the dilated kernel covers along each spatial axis."""
+        """The size of the dilated kernel along each spatial axis."""
         return tuple((size - 1) * rate + 1 for size, rate in zip(self.kernel_size, self.dilation_rate, strict=True))
 
     def padded_causally(self, inputs: Any) -> tuple[Any, ConvolutionGeometry]:
-        """Return sequences with what causal padding adds before them, and the geometry of what is left to do."""
+        """Return sequences with causal padding, if there is any, and the geometry of their convolution."""
         if self.padding != "CAUSAL":
             return inputs, self
         before = [(extent - 1, 0) for extent in self.window]
@@ -160,7 +148,7 @@ class ConvolutionGeometry:
         return padded, attrs.evolve(self, padding="VALID")
 
     def output_shape(self, inputs: Any, filters: int) -> list[int | None]:
-        """What is known of the shape of the outputs when the graph is built."""
+        """Return the static shape of the outputs."""
         sizes: list[int | None] = []
         for size, window, stride in zip(self.layout.spatial_sizes(inputs), self.window, self.strides, strict=True):
             missing = window - 1 if self.padding == "VALID" else 0
@@ -168,12 +156,12 @@ class ConvolutionGeometry:
         return self.layout.arrange(inputs.shape.as_list()[0], sizes, filters)
 
     def transposed_output_shape(self, inputs: Any, filters: int) -> list[int | None]:
-        """The same for the transposed convolution."""
+        """Return the static shape of the outputs of the transposed convolution."""
         sizes = self.transposed_sizes(self.layout.spatial_sizes(inputs))
         return self.layout.arrange(inputs.shape.as_list()[0], sizes, filters)
 
     def transposed_sizes(self, sizes: Sequence[Any]) -> list[Any]:
-        """The spatial sizes of windows that are as many as the inputs, whose sizes these are, and `strides` apart."""
+        """Return the spatial sizes of the outputs of the transposed convolution, given those of its inputs."""
         outputs: list[Any] = []
         for size, window, stride in zip(sizes, self.window, self.strides, strict=True):
             overhang = max(window - stride, 0)

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import tensorflow as tf
 
-from tpk.layers.geometry import SpatialLayout, padding_of, require_window_fits
+from tpk.layers.geometry import SpatialLayout, require_window_fits
 from tpk.layers.layer_scope import LayerScope, Sizes, of_rank, open_layer
 
 
@@ -50,7 +50,7 @@ def _pool(
     data_format: str,
 ) -> Any:
     layout = SpatialLayout.of_inputs(layer, data_format, spatial_rank)
-    padding = padding_of(layer, padding)
+    padding = layer.one_of("padding", padding, ("valid", "same")).upper()
     window = layer.sizes_of("pool_size", pool_size, spatial_rank)
     stride = layer.sizes_of("strides", strides, spatial_rank)
     require_window_fits(layer, layout, window, padding)

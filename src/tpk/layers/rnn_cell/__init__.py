@@ -1,6 +1,6 @@
-"""Cells of recurrent networks: what `tf.compat.v1.nn.rnn_cell` was, on every supported TensorFlow, without Keras.
+"""Cells of recurrent networks: those of `tf.compat.v1.nn.rnn_cell`, without Keras, on every supported TensorFlow.
 
-A cell computes one step of a recurrent network: of a batch of inputs and a state it makes outputs and the next state.
+A cell computes one step of a recurrent network: outputs and the next state from a batch of inputs and a state.
 TensorFlow's `tf.compat.v1.nn.dynamic_rnn`, `static_rnn`, `bidirectional_dynamic_rnn` and `static_bidirectional_rnn` run
 it over sequences:
 
@@ -10,14 +10,14 @@ it over sequences:
         cell = rnn_cell.MultiRNNCell([rnn_cell.LSTMCell(size) for size in (128, 64)])
         outputs, state = tf.compat.v1.nn.dynamic_rnn(cell, words, lengths, dtype=tf.float32)
 
-Arguments, results, names and shapes of variables, and their order are those of `tf.compat.v1.nn.rnn_cell`, so code and
-checkpoints move over as they are. A cell makes its variables when it is first called, and has them from then on, so
-make a cell anew in each call of a tower function. What differs:
+Arguments, results, and the names, shapes and order of variables are those of `tf.compat.v1.nn.rnn_cell`, so code and
+checkpoints work unchanged. A cell makes its variables in its first call, and then keeps them, so make a new cell in
+each call of a tower function. The differences:
 
-- Variables and losses of an enclosing scope's regularizer are made outside of the loop that calls the cell.
-- A default initial value without a seed of its own is another number of the same distribution.
-- `DropoutWrapper` draws by `tpk.graph.random`, so a training that is resumed drops the same.
-- Shards of variables, long deprecated there, are errors; the enclosing scope's partitioner does that.
+- Variables, and losses of an enclosing scope's regularizer, are made outside of the loop that calls the cell.
+- A default initial value without a seed is another number from the same distribution.
+- `DropoutWrapper` draws from `tpk.graph.random`, so a resumed training drops the same elements.
+- Shards of variables, long deprecated, are errors; use the partitioner of the enclosing scope.
 """
 
 import lazy_loader

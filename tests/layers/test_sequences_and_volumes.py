@@ -103,7 +103,7 @@ def test_maxout(axis: int) -> None:
         (lambda x: layers.group_normalization(x, 3), "groups is 3, expected a divisor of the 4 channels of axis 2"),
         (lambda x: layers.group_normalization(x), "groups is 32, expected a divisor of the 4 channels"),
         (lambda x: layers.group_normalization(x, 0), "groups is 0, expected a positive integer"),
-        (lambda x: layers.group_normalization(x, 2, axis=0), "axis is 0, expected that of the channels"),
+        (lambda x: layers.group_normalization(x, 2, axis=0), "axis is 0, expected the axis of the channels"),
         (lambda x: layers.instance_normalization(x[0]), "instance_normalization .*a shape of rank 3 or more"),
         (lambda x: layers.instance_normalization(x, epsilon="a"), "epsilon is 'a', expected a number"),
         (lambda x: layers.layer_normalization(x, axis=[]), r"axis is \[\], expected one axis, or several"),

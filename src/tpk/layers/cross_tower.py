@@ -1,14 +1,14 @@
-"""Sums over all towers of a training, of all its processes: each gives a value, and gets the sum of those of all.
+"""Sums over all towers of a training, of all its processes: each tower passes a value and gets the sum.
 
-Towers are built one after another in one graph. When one asks for a sum, the values of those after it do not exist yet;
-so it gets a stand-in, whose input becomes the sum as soon as the last tower has given its value. The sum is computed
-once, so all towers get the same bits. Where several processes train together, the sum over the towers of each is added
-up over the processes.
+Towers are built one after another in one graph. When one asks for a sum, the values of the later towers do not exist
+yet, so it gets a placeholder, which the sum replaces when the last tower has passed its value. The sum is computed
+once, so all towers get the same bits. If several processes train together, the sum over the towers of each process is
+then summed over the processes.
 
-The gradient of such a sum is again such a sum, of the gradients that the towers have with respect to it, as that of
-an all-reduce is an all-reduce (so in TensorFlow's own ``nccl_ops``). Thus each tower differentiates its own cost with
-respect to its own variables, and the mean of these gradients over the towers is the gradient of the mean cost.
-Gradients are those of `tf.gradients`, which optimizers of graph mode use.
+The gradient of such a sum is the sum of the gradients with respect to it in all towers, just as the gradient of an
+all-reduce is an all-reduce (as in TensorFlow's ``nccl_ops``). So each tower differentiates its own cost with respect to
+its own variables, and the mean of these gradients over the towers is the gradient of the mean cost. This works with
+`tf.gradients`, which optimizers use in graph mode.
 """
 
 from __future__ import annotations
@@ -27,26 +27,25 @@ from tpk.tf_internals import control_flow_context, replace_input
 
 _current: ContextVar[tuple[CrossTowerSums, int] | None] = ContextVar("tpk_cross_tower_sums", default=None)
 
-# A key that is no string keeps a collection out of exported graphs.
+# Exported graphs leave out a collection whose key is not a string.
 _SUMS_OF_GRAPH = ("__tpk_cross_tower_sums",)
 
 _GRADIENT = "TpkSumAcrossTowers"
 
 
 def sum_across_towers(tensor: Any, name: str) -> Any:
-    """Return the sum of `tensor` and of what the other towers give in the same place of their building.
+    """Return the sum of `tensor` over all towers, which make the same calls in the same order.
 
     Args:
-        tensor: the value of this tower; of the same dtype and shape in each.
-        name: the name scope of its ops.
+        tensor: the value of this tower; its dtype and shape are the same in each tower.
+        name: the name scope of the ops.
 
     Returns:
-        The sum, in a tower of a training that has several, in one process or in many; elsewhere, as in inference,
-        `tensor` itself.
+        The sum, in a training with several towers, in one process or more; otherwise, as in inference, `tensor`.
 
     Raises:
-        TowerError: if the tensor does not fit those of the other towers, or is inside of a `tf.cond`, a
-            `tf.while_loop` or a `tf.function`.
+        TowerError: if dtype or shape differ between towers, or the call is inside of a `tf.cond`, a `tf.while_loop` or
+            a `tf.function`.
 
     Example:
         ```python
@@ -62,7 +61,7 @@ def sum_across_towers(tensor: Any, name: str) -> Any:
 
 
 def is_summed_across_towers() -> bool:
-    """Whether a tower is being built whose `sum_across_towers` are sums over several towers."""
+    """Whether `sum_across_towers` currently sums over several towers."""
     return _current.get() is not None
 
 
@@ -70,8 +69,8 @@ class CrossTowerSums:
     """The sums across the towers of one training in the default graph.
 
     Args:
-        total: how many towers there will be in this process.
-        sum_over_processes: adds to the graph the sum of a tensor over all processes, if there are several.
+        total: the number of towers in this process.
+        sum_over_processes: adds the sum of a tensor over all processes to the graph; None for one process.
 
     Example:
         ```python
@@ -94,7 +93,7 @@ class CrossTowerSums:
 
     @contextmanager
     def tower(self, index: int) -> Iterator[None]:
-        """Within the context, the tower with this index is built."""
+        """Build the tower with this index in the context."""
         has_others = self.total > 1 or self.sum_over_processes is not None
         token = _current.set((self, index) if has_others else None)
         try:
@@ -103,7 +102,7 @@ class CrossTowerSums:
             _current.reset(token)
 
     def take_part(self, tower: int, tensor: Any, name: str) -> Any:
-        """Return what stands for the sum in `tower`: of the first that it asks for, of the second, and so on."""
+        """Return the next sum of `tower`: the first that it asks for, the second, and so on."""
         place = self._asked[tower]
         self._asked[tower] += 1
         if place == len(self.sums):
@@ -111,49 +110,49 @@ class CrossTowerSums:
         return self.sums[place].take_part(tower, tensor)
 
     def remember(self, op: Any, of_sum: _Sum, tower: int) -> None:
-        """Remember that `op` stands for a sum in `tower`."""
+        """Remember that `op` is a sum in `tower`."""
         self._by_op[op.name] = (of_sum, tower)
 
     def find(self, op: Any) -> tuple[_Sum, int] | None:
-        """Return for which sum `op` stands, and in which tower; or None if it is none of these."""
+        """Return the sum and the tower of `op`, or None if it is not one of these sums."""
         return self._by_op.get(op.name)
 
 
 class _Sum:
-    """One sum, for which an op stands in each tower that has asked for it so far."""
+    """One sum, with an op in each tower that has asked for it so far."""
 
     def __init__(self, of: CrossTowerSums, scope: str, name: str) -> None:
         self.name = name
         self._scope = scope
         self._of = of
-        self._stand_ins: dict[int, Any] = {}
+        self._ops: dict[int, Any] = {}
         self._differentiated: Counter[int] = Counter()
         self.gradients: list[_Sum] = []
 
     @property
     def towers(self) -> list[int]:
-        """The towers that have asked for it, in order."""
-        return sorted(self._stand_ins)
+        """The towers that have asked for the sum, in order."""
+        return sorted(self._ops)
 
     @property
     def is_complete(self) -> bool:
-        return len(self._stand_ins) == self._of.total
+        return len(self._ops) == self._of.total
 
     def take_part(self, tower: int, tensor: Any) -> Any:
         self._check(tower, tensor)
         graph = self._of.graph
         with tf.name_scope(self._scope), graph.gradient_override_map({"IdentityN": _GRADIENT}):
-            # If it is never replaced, then running it is an error that tells its name.
+            # If it is never replaced, running it is an error with its name.
             awaited = tf.compat.v1.placeholder(tensor.dtype, tensor.shape, name="needs_every_tower")
             total, _ = tf.identity_n([awaited, tensor])
-        self._stand_ins[tower] = total.op
+        self._ops[tower] = total.op
         self._of.remember(total.op, self, tower)
         if self.is_complete:
             self._join()
         return total
 
     def gradient(self, tower: int, upstream: Any) -> Any:
-        """Return the gradient with respect to the tensor of `tower`, given that with respect to its sum."""
+        """Return the gradient with respect to the tensor of `tower`, given the gradient with respect to the sum."""
         place = self._differentiated[tower]
         self._differentiated[tower] += 1
         if place == len(self.gradients):
@@ -161,7 +160,7 @@ class _Sum:
         return self.gradients[place].take_part(tower, tf.convert_to_tensor(upstream))
 
     def _join(self) -> None:
-        ops = [self._stand_ins[tower] for tower in self.towers]
+        ops = [self._ops[tower] for tower in self.towers]
         with tf.name_scope(self._scope), tf.control_dependencies(None):
             total = sum_in_order([op.inputs[1] for op in ops])
             if self._of.sum_over_processes is not None:
@@ -175,15 +174,15 @@ class _Sum:
         if tf.compat.v1.get_default_graph() is not graph or control_flow_context(graph) is not None:
             raise TowerError(
                 f"{self.name!r} cannot be summed across towers inside of a tf.cond, a tf.while_loop or a tf.function. "
-                "Take it out of there."
+                "Move it outside."
             )
-        for other, op in self._stand_ins.items():
+        for other, op in self._ops.items():
             theirs = op.inputs[1]
             if tensor.dtype != theirs.dtype or not tensor.shape.is_compatible_with(theirs.shape):
                 raise TowerError(
                     f"{self.name!r} cannot be summed across towers: it is {tensor.dtype.name} of shape {tensor.shape} "
                     f"in tower {tower}, and {theirs.dtype.name} of shape {theirs.shape} in tower {other}. A tower "
-                    "function has to build the same model each time."
+                    "function must build the same model in each tower."
                 )
 
 
@@ -194,8 +193,8 @@ def _gradient(op: Any, upstream: Any, _: Any) -> list[Any]:
             of_sum, tower = found
             return [None, of_sum.gradient(tower, upstream)]
     raise TowerError(
-        f"there is no gradient of {op.name!r}: it is a sum across towers that were built in another graph. Build the "
-        "towers in this one."
+        f"{op.name!r} has no gradient: it is a sum across towers that were built in another graph. Build the towers in "
+        "this graph."
     )
 
 
@@ -203,10 +202,10 @@ tf.RegisterGradient(_GRADIENT)(_gradient)
 
 
 def check_sums_are_complete() -> None:
-    """Check that all towers of the default graph have asked for the same sums, and for the same gradients of these.
+    """Check that all towers of the default graph have asked for the same sums and the same gradients of these.
 
     Raises:
-        TowerError: if some have not; it names the sum.
+        TowerError: if not; it names the sum.
     """
     for sums in _sums_of_graph():
         pending = list(sums.sums)
@@ -214,27 +213,27 @@ def check_sums_are_complete() -> None:
             one = pending.pop(0)
             if not one.is_complete:
                 raise TowerError(
-                    f"{one.name!r} is summed across {sums.total} towers, but only in tower "
-                    f"{', '.join(map(str, one.towers))} is it built. A tower function has to build the same model, "
-                    "and take the same gradients, each time."
+                    f"{one.name!r} is summed across {sums.total} towers, but built only in tower "
+                    f"{', '.join(map(str, one.towers))}. A tower function must build the same model, and take the same "
+                    "gradients, in each tower."
                 )
             pending += one.gradients
 
 
 def check_nothing_is_summed(strategy: str) -> None:
-    """Check that no tower of the default graph needs values of the others.
+    """Check that the towers of the default graph do not depend on each other.
 
     Args:
-        strategy: the name of the strategy, whose towers run each by itself.
+        strategy: the name of the strategy, whose towers run independently.
 
     Raises:
-        TowerError: if one does; it names the first of these values.
+        TowerError: if there is a sum across towers; it names the first one.
     """
     names = [one.name for sums in _sums_of_graph() for one in sums.sums]
     if names:
         raise TowerError(
-            f"{names[0]!r} is summed across towers, but those of strategy {strategy!r} do not run together. Leave out "
-            "sync=True, or use strategy 'replicated' or 'parameter_server'."
+            f"{names[0]!r} is summed across towers, but the towers of strategy {strategy!r} do not run together. Leave "
+            "out sync=True, or use strategy 'replicated' or 'parameter_server'."
         )
 
 

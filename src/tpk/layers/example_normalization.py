@@ -276,7 +276,9 @@ def _normalize_groups(
     layer.known_rank(2, "(batch, ..., channels)")
     channel_axis = layer.axis_of("axis", axis)
     if channel_axis == 0:
-        raise layer.error("axis", axis, "that of the channels, not of the batch", "Pass -1, or 1 for channels first.")
+        raise layer.error(
+            "axis", axis, "the axis of the channels, not of the batch", "Pass -1, or 1 for channels first."
+        )
     channels = layer.known_size(channel_axis, "channels")
     groups = channels if groups is None else layer.count_of("groups", groups)
     if channels % groups:

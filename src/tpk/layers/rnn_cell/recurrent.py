@@ -18,11 +18,11 @@ class DenseCell(RNNCell, ABC):
     def __init__(
         self,
         num_units: int,
-        activation: Function | str | None,
-        reuse: Any,
-        name: str | None,
-        dtype: Any,
-        trainable: bool,
+        activation: Function | str | None = None,
+        reuse: Any = None,
+        name: str | None = None,
+        dtype: Any = None,
+        trainable: bool = True,
     ) -> None:
         super().__init__(trainable, name, dtype, reuse)
         check_at_least(self, 1, num_units=num_units)
@@ -75,17 +75,6 @@ class BasicRNNCell(DenseCell):
         outputs, state = tf.compat.v1.nn.dynamic_rnn(rnn_cell.BasicRNNCell(64), x, dtype=tf.float32)
         ```
     """
-
-    def __init__(
-        self,
-        num_units: int,
-        activation: Function | str | None = None,
-        reuse: Any = None,
-        name: str | None = None,
-        dtype: Any = None,
-        trainable: bool = True,
-    ) -> None:
-        super().__init__(num_units, activation, reuse, name, dtype, trainable)
 
     def make_variables(self, features: int) -> None:
         """Make ``kernel`` and ``bias``."""

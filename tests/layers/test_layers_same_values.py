@@ -144,8 +144,10 @@ def test_behaves_like_tf_layers(tf_layers: SimpleNamespace, model: Callable[...,
     ours, theirs = behaviour(tpk_layers, model), behaviour(tf_layers, model)
     assert ours["collections"] == theirs["collections"]
     assert list(ours["values"]) == list(theirs["values"])
+    # TensorFlow's fused kernel, which the layers leave out where training is a tensor, rounds in another way.
+    rtol, atol = (1e-4, 1e-5) if model is training_tensor else (1e-6, 1e-7)
     for name, value in ours["values"].items():
-        np.testing.assert_allclose(value, theirs["values"][name], rtol=1e-6, atol=1e-7, err_msg=name)
+        np.testing.assert_allclose(value, theirs["values"][name], rtol=rtol, atol=atol, err_msg=name)
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda it: it.__name__)

@@ -187,6 +187,56 @@ def test_moving_averages_that_a_cond_cannot_update_are_an_error() -> None:
             layers.batch_normalization(INPUTS, training=flag, fused=False, name="bn")
 
 
+def results(training: Any, axis: int) -> list[Any]:
+    """Outputs, gradients, gradients of gradients, and variables after the updates."""
+    values = np.moveaxis(INPUTS, -1, axis)
+    with tf.Graph().as_default(), v1.Session() as sess:
+        x = tf.constant(values)
+        outputs = layers.batch_normalization(
+            x,
+            axis,
+            training=training(),
+            gamma_initializer=v1.random_uniform_initializer(0.5, 2.0, seed=1),
+            moving_mean_initializer=v1.random_uniform_initializer(-1.0, 1.0, seed=3),
+            moving_variance_initializer=v1.random_uniform_initializer(0.5, 2.0, seed=4),
+        )
+        fetches = [outputs]
+        cost = tf.reduce_mean(outputs**3)
+        for _ in range(2):
+            fetches += tf.gradients(cost, [x, *v1.trainable_variables()])
+            cost = tf.add_n([tf.reduce_sum(each**2) for each in fetches[-3:]])
+        sess.run(v1.global_variables_initializer())
+        values = sess.run(fetches)
+        sess.run(v1.get_collection(v1.GraphKeys.UPDATE_OPS))
+        return [*values, *sess.run(v1.global_variables())]
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("axis", [-1, 1])
+def test_a_tensor_as_training_gives_the_values_and_gradients_of_a_known_flag(
+    control_flow: None, axis: int, training: bool
+) -> None:
+    found = results(lambda: v1.placeholder_with_default(training, []), axis)
+    for one, other in zip(found, results(lambda: training, axis), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5)
+
+
+def test_a_gradient_through_a_cond_around_the_layer() -> None:
+    def gradient(training: Any) -> np.ndarray:
+        with tf.Graph().as_default(), v1.Session() as sess:
+            x = tf.constant(INPUTS)
+
+            def apply() -> Any:
+                return layers.batch_normalization(x, training=training(), trainable=False)
+
+            outputs = tf.cond(v1.placeholder_with_default(True, []), apply, lambda: x)
+            gradients = tf.gradients(tf.reduce_mean(outputs**3), x)
+            sess.run(v1.global_variables_initializer())
+            return np.asarray(sess.run(gradients))
+
+    np.testing.assert_allclose(gradient(FLAGS["tensor"]), gradient(FLAGS[True]), rtol=1e-3, atol=1e-6)
+
+
 def test_a_frozen_layer_has_no_updates() -> None:
     with tf.Graph().as_default():
         layers.batch_normalization(INPUTS, training=True, trainable=False)

@@ -22,8 +22,8 @@ In detail:
   from its own seeds, which no graph seed changes; with an initializer, the values are the same there, too. The ops
   differ in three cases: `conv2d_transpose` with channels first, which Keras transposes on machines without a GPU;
   pooling of sequences with channels first, which it does not transpose on machines with a GPU; and a tensor as
-  `training` with control flow v2, where Keras makes `tf.cond` return all intermediate values. Layers after these have
-  other initial values, unless they have a seed.
+  `training` with control flow v2, where Keras uses the fused kernel. Layers after these have other initial values,
+  unless they have a seed.
 - **Collections.** Trainable variables are in ``TRAINABLE_VARIABLES``, losses of regularizers in
   ``REGULARIZATION_LOSSES``, and updates of moving averages in ``UPDATE_OPS``, which the training must run; tpk's
   `RunUpdateOps` callback does so.

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import attrs
 import tensorflow as tf
 
-from tpk.layers.conditional_batch_norm import ConditionalFusedBatchNorm
 from tpk.layers.cross_tower import sum_across_towers
 from tpk.layers.layer_scope import HALF_PRECISION, TrainingFlag
 
@@ -66,47 +64,30 @@ class BatchNorm:
                 is_training=is_training,
             )
 
-        if self.flag.static is None and tf.compat.v1.control_flow_v2_enabled():
-            conditional = ConditionalFusedBatchNorm(self.epsilon, data_format)
-            outputs, mean, variance = conditional.normalize(
-                self.flag.tensor, inputs, gamma, beta, self.moving_mean, self.moving_variance
-            )
-        else:
-            outputs, mean, variance = self.flag.choose(lambda: kernel(True), lambda: kernel(False))
+        outputs, mean, variance = self.flag.choose(lambda: kernel(True), lambda: kernel(False))
         if self.flag.static is False:
             return outputs, []
-        if self.flag.static:
-            momentum = tf.convert_to_tensor(self.momentum)
-        else:
-            momentum = self.flag.choose(lambda: self.momentum, lambda: 1.0)
-        updates = [
-            _move_average(self.moving_mean, mean, momentum),
-            _move_average(self.moving_variance, variance, momentum),
-        ]
-        return outputs, [update.op for update in updates]
+        return outputs, self._updates_in_each_run(mean, variance)
 
-    def composed(self, inputs: Any) -> tuple[Any, list[Any]]:
-        """Use elementary ops; the moving variance is biased."""
-        return self._compute(inputs, self._moments)
-
-    def synchronized(self, inputs: Any, averages_unbiased: bool) -> tuple[Any, list[Any]]:
-        """Use elementary ops, and in training mean and variance of the batches of all towers.
+    def composed(self, inputs: Any, is_synchronized: bool, is_unbiased: bool) -> tuple[Any, list[Any]]:
+        """Use elementary ops.
 
         Args:
             inputs: the tensor to normalize.
-            averages_unbiased: whether the moving variance is unbiased, as with the fused kernel.
+            is_synchronized: whether mean and variance in training are those of the batches of all towers.
+            is_unbiased: whether the moving variance is unbiased, as with the fused kernel.
         """
-        bias = 1 if averages_unbiased else 0
-        return self._compute(inputs, lambda values: self._moments_across_towers(values, bias))
-
-    def _compute(self, inputs: Any, moments_of: Callable[[Any], _Moments]) -> tuple[Any, list[Any]]:
         dtype = self.moving_mean.dtype.base_dtype
         values = tf.cast(inputs, dtype)
         gamma, beta = self._broadcast(self.gamma, values), self._broadcast(self.beta, values)
         mean, variance, updates = self.moving_mean, self.moving_variance, []
         if self.flag.static is not False:
-            mean, variance, averaged = moments_of(values)
-            updates = [self._update(self.moving_mean, mean), self._update(self.moving_variance, averaged)]
+            moments = self._moments_across_towers if is_synchronized else self._moments
+            mean, variance, averaged = moments(values, is_unbiased)
+            if is_unbiased:
+                updates = self._updates_in_each_run(mean, averaged)
+            else:
+                updates = [self._update(self.moving_mean, mean), self._update(self.moving_variance, averaged)]
         # Custom getters may have given the variables another dtype.
         mean, variance = tf.cast(mean, dtype), tf.cast(variance, dtype)
         beta = None if beta is None else tf.cast(beta, dtype)
@@ -117,12 +98,15 @@ class BatchNorm:
         outputs.set_shape(inputs.shape)
         return outputs, updates
 
-    def _moments(self, values: Any) -> _Moments:
+    def _moments(self, values: Any, is_unbiased: bool) -> _Moments:
         mean, variance = tf.nn.moments(values, self._other_axes(values), keepdims=len(self.axes) > 1)
         mean, variance = self._in_training(mean, variance)
-        return mean, variance, variance
+        if not is_unbiased:
+            return mean, variance, variance
+        count = self._count(values)
+        return mean, variance, variance * (count / tf.maximum(count - 1, 1))
 
-    def _moments_across_towers(self, values: Any, bias: int) -> _Moments:
+    def _moments_across_towers(self, values: Any, is_unbiased: bool) -> _Moments:
         """Compute the moments in two passes, like `tf.nn.moments`: the variance from deviations from the joint mean.
 
         The sum of squares would save an exchange between the towers, but cancels where the mean is large compared to
@@ -133,13 +117,12 @@ class BatchNorm:
         def total(of: Any, name: str) -> Any:
             return sum_across_towers(tf.reduce_sum(of, axes, keepdims), name)
 
-        sizes = tf.gather(tf.shape(values), axes)
-        count = sum_across_towers(tf.reduce_prod(tf.cast(sizes, values.dtype)), "count")
+        count = sum_across_towers(self._count(values), "count")
         mean = total(values, "sum") / count
         # The deviations sum to zero, so the gradient with respect to the mean is zero.
         center = self._broadcast(tf.stop_gradient(mean), values)
         sum_of_squares = total(tf.math.squared_difference(values, center), "sum_of_squares")
-        averaged = sum_of_squares / tf.maximum(count - bias, 1)
+        averaged = sum_of_squares / tf.maximum(count - int(is_unbiased), 1)
         return *self._in_training(mean, sum_of_squares / count), averaged
 
     def _in_training(self, mean: Any, variance: Any) -> tuple[Any, Any]:
@@ -149,8 +132,22 @@ class BatchNorm:
             self.flag.choose(lambda: variance, lambda: tf.convert_to_tensor(self.moving_variance)),
         )
 
+    def _count(self, values: Any) -> Any:
+        """Return the number of values of each feature."""
+        sizes = tf.gather(tf.shape(values), self._other_axes(values))
+        return tf.reduce_prod(tf.cast(sizes, values.dtype))
+
     def _other_axes(self, values: Any) -> list[int]:
         return [axis for axis in range(values.shape.rank) if axis not in self.axes]
+
+    def _updates_in_each_run(self, mean: Any, variance: Any) -> list[Any]:
+        """Update the averages as with the fused kernel: also in inference, where they keep their values."""
+        if self.flag.static:
+            momentum = tf.convert_to_tensor(self.momentum)
+        else:
+            momentum = self.flag.choose(lambda: self.momentum, lambda: 1.0)
+        averages = [(self.moving_mean, mean), (self.moving_variance, variance)]
+        return [_move_average(average, value, momentum).op for average, value in averages]
 
     def _update(self, average: Any, value: Any) -> Any:
         return self.flag.choose(lambda: _move_average(average, value, self.momentum), lambda: average).op

@@ -75,8 +75,9 @@ def batch_normalization(
         renorm: must be False; batch renormalization is not supported.
         renorm_clipping: has no effect without `renorm`.
         renorm_momentum: has no effect without `renorm`.
-        fused: whether to use TensorFlow's fused kernel where there is one: for rank 4 or 5, `axis` 1 or the last, and
-            not for float64. None is True. The moving variance is unbiased with the fused kernel, and biased without.
+        fused: whether to use TensorFlow's fused kernel where there is one: for rank 4 or 5, `axis` 1 or the last, not
+            for float64, and not if `training` is a tensor, except with the control flow of TensorFlow 1. None is True.
+            With False, and for other inputs, the moving variance is biased; otherwise, it is unbiased.
         virtual_batch_size: must be None; virtual batches are not supported.
         adjustment: must be None; it is not supported.
         sync: whether mean and variance in training are those of the batches of all towers, so that N towers compute the
@@ -124,14 +125,15 @@ def batch_normalization(
         batch_norm = BatchNorm(flag, axes, epsilon, momentum, gamma, beta, moving_mean, moving_variance)
         has_fused_kernel = fused is not False and batch_norm.has_fused_kernel(layer.inputs)
         is_synchronized = sync and flag.static is not False and is_summed_across_towers()
-        if is_synchronized or not has_fused_kernel:
-            _check_averages(layer, flag, moving_mean)
-        if is_synchronized:
-            outputs, updates = batch_norm.synchronized(layer.inputs, averages_unbiased=has_fused_kernel)
-        elif has_fused_kernel:
+        # In a `tf.cond` of control flow v2, the gradient of the kernel may run on another device than the kernel, where
+        # its intermediate results have another meaning.
+        is_conditional = flag.static is None and tf.compat.v1.control_flow_v2_enabled()
+        if has_fused_kernel and not is_synchronized and not is_conditional:
             outputs, updates = batch_norm.fused(layer.inputs)
         else:
-            outputs, updates = batch_norm.composed(layer.inputs)
+            if is_conditional and not has_fused_kernel:
+                _check_averages(layer, moving_mean)
+            outputs, updates = batch_norm.composed(layer.inputs, is_synchronized, is_unbiased=has_fused_kernel)
         if trainable:
             for update in updates:
                 tf.compat.v1.add_to_collection(tf.compat.v1.GraphKeys.UPDATE_OPS, update)
@@ -144,11 +146,10 @@ def _refuse(layer: LayerScope, what: str, got: object, supported: object) -> Non
         raise layer.error(what, got, repr(supported), remedy)
 
 
-def _check_averages(layer: LayerScope, flag: TrainingFlag, average: Any) -> None:
-    """Raise if the moving averages would have to be updated in a `tf.cond`, and cannot."""
-    is_reference = average.dtype != average.dtype.base_dtype
-    if is_reference and flag.static is None and tf.compat.v1.control_flow_v2_enabled():
-        expected = "a resource variable, as a tf.cond updates it where training is a tensor"
+def _check_averages(layer: LayerScope, average: Any) -> None:
+    """Raise if the moving averages cannot be updated in a `tf.cond` of control flow v2."""
+    if average.dtype != average.dtype.base_dtype:
+        expected = "a resource variable, because a tf.cond updates it where training is a tensor"
         raise layer.error("the moving average", average, expected, "Create variables with use_resource=True.")
 
 

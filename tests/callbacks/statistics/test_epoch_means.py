@@ -185,5 +185,5 @@ def test_a_cost_that_is_not_finite_is_warned_of_once(tmp_path, caplog):
     trainer = train(tmp_path, data=data, max_epoch=4)
     assert np.isnan(history(trainer, "cost")).tolist() == [False, True, True, False]
     (warning,) = [each.getMessage() for each in caplog.records if each.name == "tpk.callbacks.statistics.epoch_means"]
-    assert warning.startswith("cost is nan in epoch 2, noticed after step 6 of it (global step 12).")
+    assert warning.startswith("the mean of cost over the epoch so far is nan in epoch 2, step 6.")
     assert "NanGuard" in warning

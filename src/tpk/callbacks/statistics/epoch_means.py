@@ -150,13 +150,11 @@ class EpochMeans(Callback):
             return
         self._has_warned = True
         logger.warning(
-            "%s is %s in epoch %d, noticed after step %d of it (global step %d). The callback NanGuard stops at once, "
-            "names the datapoints, or skips such steps.",
+            "the mean of %s over the epoch so far is %s in %s. The callback NanGuard stops immediately, names the "
+            "datapoints, or skips such steps.",
             bad,
             self._means[bad],
-            self.epoch_num,
-            self.local_step + 1,
-            self.global_step,
+            str(self.trainer.loop.progress),
         )
 
 

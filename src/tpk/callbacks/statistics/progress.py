@@ -9,7 +9,6 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from tpk.callbacks.statistics.epoch_means import EpochMeans
 from tpk.checks import check_at_least
 from tpk.errors import ConfigError
 from tpk.plugin import Callback
+from tpk.text import human_duration
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
@@ -271,11 +271,8 @@ class EstimatedTimeLeft(Callback):
         self.seconds_left = epochs_left * float(self._average(self._epoch_seconds))
         self.seconds_total = now - self._started + self.seconds_left
         if epochs_left:
-            logger.info(
-                "estimated time left: %s of %s",
-                _in_whole_seconds(self.seconds_left),
-                _in_whole_seconds(self.seconds_total),
-            )
+            left, total = human_duration(self.seconds_left), human_duration(self.seconds_total)
+            logger.info("estimated time left: %s of %s", left, total)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the durations of the last epochs, of the run and of the current epoch so far."""
@@ -292,7 +289,3 @@ class EstimatedTimeLeft(Callback):
         self._epoch_seconds.extend(state["epoch_seconds"])
         self._started = now - state["training"]
         self._epoch_started = now - state["epoch"]
-
-
-def _in_whole_seconds(seconds: float) -> timedelta:
-    return timedelta(seconds=round(seconds))

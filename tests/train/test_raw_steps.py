@@ -40,10 +40,8 @@ def warnings_of(trainer, caplog, callbacks):
 
 def test_hooks_that_are_left_out_are_named_once(caplog):
     (message,) = warnings_of(Model("sess"), caplog, [Fetch()])
-    assert message.startswith(
-        "step 1 ran nothing by trainer.hooked_sess, so before_run and after_run of Fetch were not"
-    )
-    assert message.endswith("write self.hooked_sess.")
+    assert message.startswith("step 1 did not run trainer.hooked_sess, so before_run and after_run of Fetch were not")
+    assert message.endswith("use self.hooked_sess instead of self.sess.")
 
 
 @pytest.mark.parametrize(

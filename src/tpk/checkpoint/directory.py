@@ -9,7 +9,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -64,11 +64,8 @@ class CheckpointDirectory:
             )
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            for path in self.path.glob(f"{_BESIDE}{self._prefix}-*"):
-                logger.info("removing %s, which was not finished", path)
-                path.unlink()
-            for path in self._data_without_index():
-                logger.info("removing %s, whose checkpoint is incomplete", path)
+            for path in [*self.path.glob(f"{_BESIDE}{self._prefix}-*"), *self._data_without_index()]:
+                logger.info("removing %s, whose checkpoint was not finished", path)
                 path.unlink()
         except OSError as error:
             raise CheckpointError(f"checkpoints cannot be written to {self.path}: {error}") from error
@@ -99,11 +96,11 @@ class CheckpointDirectory:
                 f"the checkpoint of step {step} could not be written, because {self.path} no longer exists. Do not "
                 "remove or move the directory while the training runs."
             )
-        self._remove_unfinished(beside)
+        _unlink(self.path.glob(f"{beside.name}.*"))
         try:
             return self._write(step, beside, write_variables, state, tensorflow)
         except BaseException as error:
-            self._remove_unfinished(beside)
+            _unlink(self.path.glob(f"{beside.name}.*"))
             if isinstance(error, CheckpointError) or not isinstance(error, Exception):
                 raise
             raise CheckpointError(
@@ -138,7 +135,7 @@ class CheckpointDirectory:
         with suppress(CheckpointError, OSError):
             if read_state(self.path, step).name == name:
                 state_path(self.path, step).unlink()
-        self._remove_variables(name)
+        _unlink(self._files_of(name))
 
     def names(self) -> list[str]:
         """Return the names of the checkpoints whose variables exist, the oldest first."""
@@ -207,15 +204,13 @@ class CheckpointDirectory:
             replace_file(state_path(self.path, step), state_bytes(content), beside.with_name(f"{beside.name}.state"))
         except BaseException:
             if existing is None or existing.name != name:
-                self._remove_variables(name)
+                _unlink(self._files_of(name))
             raise
         sync_directory(self.path)
-        for path in written:
-            with suppress(FileNotFoundError):
-                path.unlink()
+        _unlink(written)  # They remain if the existing checkpoint has the same files.
         for other in self.names():
             if other != name and self.step_of(other) == step:
-                self._remove_variables(other)
+                _unlink(self._files_of(other))
         return name
 
     def _complete(self, step: int) -> Checkpoint | None:
@@ -241,16 +236,6 @@ class CheckpointDirectory:
             os.replace(path, path.with_name(name + path.name.removeprefix(beside.name)))
         sync_directory(self.path)
 
-    def _remove_unfinished(self, beside: Path) -> None:
-        for path in self.path.glob(f"{beside.name}.*"):
-            with suppress(OSError):
-                path.unlink()
-
-    def _remove_variables(self, name: str) -> None:
-        for path in self._files_of(name):
-            with suppress(OSError):
-                path.unlink()
-
     def _data_without_index(self) -> list[Path]:
         """Return the files of incomplete checkpoints: the index is written last, and removed first."""
         pattern = re.compile(rf"({re.escape(self._prefix)}-\d+(\.\d+)?)\.data-\d+-of-\d+")
@@ -268,6 +253,12 @@ class CheckpointDirectory:
 def file_name(name: str) -> str:
     """Return `name` as a file name; it may be the name of a statistic, such as ``min-tower0/cost``."""
     return re.sub(r"[^\w.+-]", "_", name)
+
+
+def _unlink(paths: Iterable[Path]) -> None:
+    for path in paths:
+        with suppress(OSError):
+            path.unlink()
 
 
 def _files(checkpoint: Checkpoint) -> dict[str, Any]:

@@ -44,11 +44,12 @@ class TrainLoop:
         steps_per_epoch: the number of steps in an epoch; 0 until it is set.
         starting_epoch: the number of the first epoch.
         max_epoch: the number of the last epoch.
-        steps_per_run: how many steps one run of the session makes; see `tpk.session.many_steps`.
+        steps_per_run: the number of steps in one run of the session; see `tpk.session.many_steps`.
         is_compiled: whether XLA compiles the loop over the steps of a run.
         failure: in `after_train`, the error that ended the training; None if it ended normally.
-        ended_by: then, the `StopTraining` or `tf.errors.OutOfRangeError` that ended it before its last epoch, if any.
-        stop: the request to end it.
+        ended_by: in `after_train`, the `StopTraining` or `tf.errors.OutOfRangeError` that ended the training before its
+            last epoch, if any.
+        stop: the request to end the training.
     """
 
     def __init__(self, trainer: LoopTrainer) -> None:
@@ -64,7 +65,7 @@ class TrainLoop:
         self._has_warned_of_raw_step = False
 
     def set_epochs(self, steps_per_epoch: Any, starting_epoch: Any, max_epoch: Any) -> None:
-        """Set how long the training is.
+        """Set the length of the training.
 
         Raises:
             ConfigError: if one of the three is not a whole number, or too small.
@@ -78,17 +79,17 @@ class TrainLoop:
         """Continue after a checkpoint.
 
         Args:
-            progress: the counters of the checkpoint.
-            epoch_is_over: whether it was taken at the end of its epoch.
+            progress: the counters in the checkpoint.
+            epoch_is_over: whether the checkpoint was taken at the end of an epoch.
         """
         self.progress.load_state_dict(progress)
         self.starting_epoch = self.progress.epoch_num + 1 if epoch_is_over else self.progress.epoch_num
 
     def start(self, resumed_from: Path | None = None) -> None:
-        """Run the loop, end it on signals, and log how long it is and how it ended.
+        """Run the loop, end it on signals, and log the length of an epoch and the outcome.
 
         Args:
-            resumed_from: the checkpoint from which the training is resumed, if it is.
+            resumed_from: the checkpoint from which the training is resumed, if any.
         """
         logger.info("%s", describe_epoch(self._trainer))
         with handling_signals(self.stop):
@@ -141,9 +142,9 @@ class TrainLoop:
             self._finish()
 
     def sync(self) -> None:
-        """Assign the number of completed steps to the global step of the graph, if that may differ.
+        """Assign the number of completed steps to the global step in the graph, if they may differ.
 
-        A step that runs no hooked session is not counted in the graph; one in which the data ended may have been.
+        A step without a hooked run is not counted in the graph; a step in which the data ended may have been counted.
         """
         if self._graph_lags:
             self._graph_lags = False
@@ -160,8 +161,8 @@ class TrainLoop:
     def _run_steps(self) -> None:
         """Run the next step, or the next `steps_per_run` steps of the epoch, and count them.
 
-        `local_step` is already at the last of these steps while they run. A step that fails does not count. It runs
-        again if a plugin recovers from the failure.
+        While they run, `local_step` is already at the last of them. A step that fails is not counted, and runs again if
+        a plugin recovers from the failure.
         """
         progress = self.progress
         steps = min(self.steps_per_run, self.steps_per_epoch - 1 - progress.local_step)
@@ -222,8 +223,8 @@ class TrainLoop:
         if names and not self._has_warned_of_raw_step:
             self._has_warned_of_raw_step = True
             logger.warning(
-                "step %d ran nothing by trainer.hooked_sess, so before_run and after_run of %s were not called. Where "
-                "run_step runs self.sess, write self.hooked_sess.",
+                "step %d did not run trainer.hooked_sess, so before_run and after_run of %s were not called. In "
+                "run_step, use self.hooked_sess instead of self.sess.",
                 self.progress.global_step,
                 ", ".join(sorted(names)),
             )

@@ -42,29 +42,29 @@ def read_run_file(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -
     The file is TOML or JSON. Its keys are the options of `TrainConfig`, and
 
     - ``trainer``: the name of a trainer or a strategy; by default ``"SimpleTrainer"``;
-    - ``pythonpath``: directories to import modules from, after the directory of the file. Relative ones are relative to
-      it.
+    - ``pythonpath``: directories from which to import modules, after the directory of the file. Relative paths are
+      relative to that directory.
 
-    A plugin is a name, or a table with the name as ``use`` and the options. A model or data is the same with
-    ``"module:attr"`` as the name: a class or a function is called with the options. An option may be such a table, too.
-    ``{ref = "module:attr"}`` is the object itself, which is not called: for an option that takes a function.
-    ``session_config`` is a table of the fields of `tf.compat.v1.ConfigProto`. Other paths are relative to the current
-    directory, as in a script.
+    A plugin is a name, or a table with the name as ``use`` and the options. A model or data is written in the same way,
+    with ``"module:attr"`` as the name: a class or a function is called with the options. The value of an option may
+    also be such a table. ``{ref = "module:attr"}`` is the object itself, which is not called, for an option that takes
+    a function. ``session_config`` is a table of the fields of `tf.compat.v1.ConfigProto`. Other paths are relative to
+    the current directory, as in a script.
 
     The directories are added to the front of ``sys.path``, and the modules are imported.
 
     Args:
-        path: the file. Each run that was launched with a config writes one: ``config.toml`` in its ``run_dir``.
+        path: the file. A run that is launched with a config writes one: ``config.toml`` in its ``run_dir``.
         overrides: changes as ``"key=value"``, such as ``"max_epoch=3"``, ``"callbacks.ModelSaver.max_to_keep=3"`` (or
-            the number of the callback instead of its name), ``"trainer=replicated"``, ``"trainer.devices=2"``,
-            ``"seed=null"``. A value is written in TOML, or null; anything that is neither is a string.
+            the index of the callback instead of its name), ``"trainer=replicated"``, ``"trainer.devices=2"``,
+            ``"seed=null"``. A value is TOML or null; any other text is a string.
 
     Returns:
-        The config, and the trainer.
+        The config and the trainer.
 
     Raises:
-        ConfigError: if the file cannot be read, or a key or value in it is invalid, or marked as one that could not be
-            written. The message names the file and the key.
+        ConfigError: if the file cannot be read, or a key or value in it is invalid or marked as not written. The
+            message names the file and the key.
 
     Example:
         ```toml

@@ -15,6 +15,7 @@ from tpk import __version__
 from tpk.errors import MismatchError, PeerError, add_note
 from tpk.graph.variables import saveable_variables, variable_name
 from tpk.plugin import Callback, get_catalog, hookimpl
+from tpk.plugin.progress import StopRequest
 from tpk.train.epoch import batch_of
 from tpk.train.resume.checkpoints import Checkpoints
 from tpk.train.resume.state import take_own_state
@@ -91,21 +92,11 @@ class AgreedCheckpoints(Checkpoints):
     def __init__(self, trainer: TrainerProtocol, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(trainer)
         self.unused_hooks = ()
+        self.stop = StopRequest()
         self._clock = clock
         self._met_at = clock()
         self._pace = 1
         self._steps_since = 0
-        self._is_agreed = False
-        self._signum: int | None = None
-
-    @property
-    def signum_of_stop(self) -> int | None:
-        """The number of the signal on which all processes have agreed; later signals are ignored."""
-        return self._signum
-
-    def stop_condition(self) -> Callable[[], bool]:
-        """Return a function that says whether all processes have agreed to stop."""
-        return lambda: self._is_agreed
 
     def save_now(self) -> Path | None:
         """Save a checkpoint of this moment, and wait until it is on disk; called in all processes."""
@@ -146,12 +137,12 @@ class AgreedCheckpoints(Checkpoints):
             raise
 
     def _serve_requests(self) -> None:
-        trainer = self.trainer
+        trainer, own_stop = self.trainer, self.trainer.loop.stop
         mine = {
             "pace": self._next_pace(),
             "saves": bool(self._requests),
-            "stop": trainer.loop.stop.reason if trainer.loop.stop.is_set() else None,
-            "signum": trainer.loop.stop.signum,
+            "stop": own_stop.reason if own_stop.is_set() else None,
+            "signum": own_stop.signum,
         }
         where = (
             f"the meeting after epoch {trainer.epoch_num}, step {trainer.local_step}, with "
@@ -160,7 +151,7 @@ class AgreedCheckpoints(Checkpoints):
         requests = trainer.strategy.process_group.gather_object(where, mine)
         self._pace, self._steps_since = requests[0]["pace"], 0
         stops = [(rank, request) for rank, request in enumerate(requests) if request["stop"] is not None]
-        if stops and not self._is_agreed:
+        if stops and not self.stop.is_set():
             # Signals take precedence over other reasons to stop.
             self._agree_to_stop(*max(stops, key=lambda stop: stop[1]["signum"] is not None))
         if requests[0]["saves"]:
@@ -175,19 +166,18 @@ class AgreedCheckpoints(Checkpoints):
         return max(1, min(in_time, 2 * self._pace, _MOST_STEPS_BETWEEN_MEETINGS))
 
     def _agree_to_stop(self, rank: int, request: Mapping[str, Any]) -> None:
-        self._is_agreed = True
-        trainer = self.trainer
-        if rank != trainer.strategy.process_group.rank:
-            trainer.request_stop(f"rank {rank} stops: {request['stop']}")
-        self._signum = request["signum"]
-        if self._signum is not None and trainer.loop.stop.signum is None:
-            trainer.loop.stop.set_by_signal(self._signum)
+        reason, signum = request["stop"], request["signum"]
+        if rank != self.trainer.strategy.process_group.rank:
+            reason = f"rank {rank} stops: {reason}"
+        for stop in (self.stop, self.trainer.loop.stop):
+            stop.set(reason)
+            if signum is not None and stop.signum is None:
+                stop.set_by_signal(signum)
 
     def _gather_states(self) -> None:
         own = None if self.trainer.is_chief else take_own_state(self.trainer)
-        self._states_of_others = self.trainer.strategy.process_group.gather_object("the states for a checkpoint", own)[
-            1:
-        ]
+        states = self.trainer.strategy.process_group.gather_object("the states for a checkpoint", own)
+        self._states_of_others = states[1:]
 
 
 def _common_facts(trainer: TrainerProtocol) -> dict[str, str]:

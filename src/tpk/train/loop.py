@@ -117,7 +117,7 @@ class TrainLoop:
         """
         trainer, progress = self._trainer, self.progress
         hook, trigger_step = trainer.hooks.hook, trainer.step_hooks.trigger
-        should_stop = trainer.checkpoints.stop_condition()
+        should_stop = trainer.checkpoints.stop.is_set
         try:
             self._call(hook.before_train, should_stop)
             for epoch in range(self.starting_epoch, self.max_epoch + 1):
@@ -237,11 +237,12 @@ class TrainLoop:
             CheckpointError: if a signal ends the training, and its checkpoint cannot be written.
         """
         checkpoints = self._trainer.checkpoints
-        if checkpoints.signum_of_stop is None:
-            raise StopTraining(self.stop.reason)
-        message = signal_message(self._trainer, checkpoints.signum_of_stop, checkpoints.save_now())
+        signum = checkpoints.stop.signum
+        if signum is None:
+            raise StopTraining(checkpoints.stop.reason)
+        message = signal_message(self._trainer, signum, checkpoints.save_now())
         logger.warning("%s", message)
-        raise Preempted.by(checkpoints.signum_of_stop, message)
+        raise Preempted.by(signum, message)
 
     def _finish(self) -> None:
         """Call every `after_train`; raise the first failure among them, if the training itself did not fail."""

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -78,11 +78,15 @@ class Checkpoints(Callback):
 
     Args:
         trainer: the trainer.
+
+    Attributes:
+        stop: the request to end the training; with several processes, the one on which they have agreed.
     """
 
     def __init__(self, trainer: TrainerProtocol) -> None:
         self.trainer = trainer
         self.unused_hooks: Collection[str] = ("trigger_step",)
+        self.stop = trainer.loop.stop
         self._savers: list[Saver] = []
         self._requests: list[CheckpointSeries] = []
         self._epoch_that_is_over: int | None = None
@@ -207,15 +211,6 @@ class Checkpoints(Callback):
             self.request(series)
             self._take()
         return series.wait()
-
-    def stop_condition(self) -> Callable[[], bool]:
-        """Return a function that says, between two steps, whether to end the training."""
-        return self.trainer.loop.stop.is_set
-
-    @property
-    def signum_of_stop(self) -> int | None:
-        """The number of the signal that ends the training, if any."""
-        return self.trainer.loop.stop.signum
 
     @hookimpl(trylast=True)
     def before_train(self, trainer: TrainerProtocol) -> None:

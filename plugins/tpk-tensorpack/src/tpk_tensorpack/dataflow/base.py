@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 import tpk.dataflow
+from tpk.dataflow.base import reset_state
 from tpk_tensorpack.utils.utils import get_rng
 
 __all__ = ["DataFlow", "DataFlowTerminated", "ProxyDataFlow", "RNGDataFlow"]
@@ -144,7 +145,8 @@ class DrawsFromRandomState(tpk.dataflow.StatefulDataFlow):
     def reset_state(self) -> None:
         """Begin with other random numbers; make the flows beneath ready."""
         self.rng = get_rng(self)
-        super().reset_state()
+        for flow in self.sources:
+            reset_state(flow)
 
     def epoch_rng(self) -> Any:
         """Begin a pass and return its random numbers."""

@@ -185,10 +185,13 @@ class TestTheInputOfADataflow:
         pretend_gpus(2)
         options = {"cluster": tpk.Cluster(workers=["127.0.0.1:1"])} if kind == "CollectiveTrainer" else {}
         trainer = tpk.make_trainer(kind, devices=2, **options)
-        source = trainer.default_input([])
+        default = trainer.default_input([[0.0]])
+        source = trainer.strategy.prepare_input(default)
         assert isinstance(source, tpk.StagingInput)
         assert isinstance(source.source, tpk.QueueInput)
-        assert trainer.strategy.prepare_input(source)._devices == ["/gpu:0", "/gpu:1"]
+        with tf.Graph().as_default():
+            source.setup([tf.TensorSpec([], tf.float32, "x")])
+            assert [source.get_input_tensors()[0].device[-5:] for _ in range(2)] == ["GPU:0", "GPU:1"]
 
     @pytest.mark.parametrize(("device", "is_staged"), [(None, True), ("/gpu:0", True), ("/cpu:0", False)])
     def test_of_one_tower_is_staged_where_that_is_on_a_gpu(self, pretend_gpus, device, is_staged):

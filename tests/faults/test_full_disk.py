@@ -92,7 +92,7 @@ PAGE = 4096
 def test_the_training_ends_and_goes_on_once_there_is_space(small_disk, whole, pages, asynchronous):
     run_dir, threads = small_disk / "run", set(threading.enumerate())
     scenario = attrs.evolve(SCENARIO, asynchronous=asynchronous)
-    with pytest.raises(tpk.CheckpointError, match=rf"{run_dir}.*Free there: \d\.\d MB of 2\.1 MB"):
+    with pytest.raises(tpk.CheckpointError, match=rf"{run_dir}.*Free disk space: \d\.\d MB of 2\.1 MB"):
         train(run_dir, scenario, before=[FullDisk(13, 10**6, space_for(whole, pages))])
     # One of an earlier test may have ended since.
     assert set(threading.enumerate()) <= threads
@@ -136,7 +136,7 @@ def test_a_limit_of_the_system_is_as_a_full_disk(tmp_path, whole, no_limit, on_f
         assert "File too large" in caplog.text
         assert "The training continues" in caplog.text
     else:
-        with pytest.raises(tpk.CheckpointError, match=rf"{run_dir}: .*File too large\. Free there: "):
+        with pytest.raises(tpk.CheckpointError, match=rf"{run_dir}: .*File too large\. Free disk space: "):
             train(run_dir, scenario, before=[limit])
         assert newest_complete(run_dir).step == 12
         train(run_dir, scenario, resume="must")
@@ -150,7 +150,7 @@ def test_a_preempted_training_says_that_its_checkpoint_could_not_be_written(smal
                 signal.raise_signal(signal.SIGTERM)
 
     run_dir, full = small_disk / "run", FullDisk(17, 10**6, 0)
-    with pytest.raises(tpk.CheckpointError, match=r"step 17 .*No space left on device\. Free there: 0\.0 MB"):
+    with pytest.raises(tpk.CheckpointError, match=r"step 17 .*No space left on device\. Free disk space: 0\.0 MB"):
         train(run_dir, SCENARIO, before=[full, Preempt()])
     assert newest_complete(run_dir).step == 16
     (run_dir / "filler").unlink()

@@ -330,6 +330,21 @@ def test_the_cost_is_shown_as_log_and_statistics_have_it(tmp_path):
     assert [row["cost"] for row in rows] == [3, 6]
 
 
+def test_the_bar_is_closed_even_if_the_session_is(caplog):
+    class Closes(tpk.Callback):
+        def trigger_step(self, trainer):
+            trainer.sess.close()
+
+    config = tpk.TrainConfig(
+        model=Bowl(), data=tpk.FeedInput([[np.float32(1)]]), callbacks=[Closes()], steps_per_epoch=3, max_epoch=1
+    )
+    terminal = Terminal()
+    with contextlib.redirect_stderr(terminal), pytest.raises(RuntimeError, match="closed"):
+        tpk.launch_train_with_config(config, "SimpleTrainer")
+    assert "ProgressBar failed" not in caplog.text
+    assert terminal.drawings[-1].startswith("epoch 1/1:  33%")
+
+
 class WithTower(Timed):
     def __init__(self):
         super().__init__()

@@ -130,9 +130,10 @@ class ProgressBar(Callback):
             self._bar.clear()
 
     def after_train(self, trainer: TrainerProtocol) -> None:
-        """Draw the bar for the last time."""
+        """Draw the bar for the last time, without the values, because the session may be unusable."""
         if self._bar is not None:
-            self._show(trainer)
+            self._bar.n = self._step
+            self._bar.refresh()
             self._bar.close()
 
     @property

@@ -13,14 +13,14 @@ from tpk.cli.main import main
 
 
 def run(capsys, *arguments):
-    """Run the command; return its exit status, what it wrote, and its errors."""
+    """Run the command; return its exit status, stdout and stderr."""
     status = main(["checkpoint", *map(str, arguments)])
     written, errors = capsys.readouterr()
     return status, written, errors
 
 
 def error_of(capsys, *arguments):
-    """Run the command, which has to fail as all of them do; return the error."""
+    """Run a command that must fail; return the error."""
     status, written, error = run(capsys, *arguments)
     assert (status, written) == (2 if arguments[0] == "diff" else 1, "")
     assert error.startswith("tpk: ") and error.count("\n") == 1
@@ -53,7 +53,7 @@ def save(tmp_path):
 
 @pytest.fixture
 def run_dir(tmp_path):
-    """A directory as a run leaves it, but for the content of the files."""
+    """A directory like that of a run, but without real contents of the files."""
     directory = tmp_path / "run"
     directory.mkdir()
     for step in (20, 100, 3):
@@ -107,7 +107,7 @@ def test_ls_lists_steps_in_their_order_with_time_size_and_pointer(run_dir, capsy
         (lambda path: (path / "state-20.json").write_bytes(b"{"), "state-20.json does not begin as a training state"),
     ],
 )
-def test_ls_tells_what_is_not_complete(run_dir, capsys, damage, problem):
+def test_ls_says_why_a_checkpoint_is_incomplete(run_dir, capsys, damage, problem):
     damage(run_dir)
     found = listed(capsys, run_dir)
     assert found["model-20"]["problem"].startswith(problem)
@@ -116,7 +116,7 @@ def test_ls_tells_what_is_not_complete(run_dir, capsys, damage, problem):
     assert f"no: {problem}" in table
 
 
-def test_ls_knows_a_training_state_without_variables(run_dir, capsys):
+def test_ls_lists_a_training_state_without_variables(run_dir, capsys):
     (run_dir / "state-7.json").write_bytes(b"{")
     assert listed(capsys, run_dir)["model-7"]["problem"] == "model-7.index is missing"
 
@@ -130,7 +130,7 @@ def write_state(directory, step, name=None):
     state_path(directory, step).write_bytes(state_bytes(content))
 
 
-def test_ls_compares_with_the_training_state(run_dir, capsys):
+def test_ls_compares_files_with_the_training_state(run_dir, capsys):
     write_state(run_dir, 20)
     found = listed(capsys, run_dir, "--verify")["model-20"]
     assert found["state"] and found["problem"] is None
@@ -142,8 +142,8 @@ def test_ls_compares_with_the_training_state(run_dir, capsys):
     assert listed(capsys, run_dir)["model-20"]["problem"] == f"{data.name} has 10 bytes, but should have 2020"
 
 
-def test_ls_knows_the_state_of_a_checkpoint_that_was_written_beside_another(run_dir, capsys):
-    """It leads to the files of another name, when those of the step were there with other variables."""
+def test_ls_finds_the_state_of_a_checkpoint_with_a_second_name(run_dir, capsys):
+    """A checkpoint gets a second name if files of the same step exist with other variables."""
     for path in run_dir.glob("model-20.*"):
         path.rename(path.with_name(path.name.replace("model-20.", "model-20.2.")))
     write_state(run_dir, 20, "model-20.2")
@@ -155,14 +155,14 @@ def test_ls_knows_the_state_of_a_checkpoint_that_was_written_beside_another(run_
 
 
 @pytest.mark.parametrize("name", ["../run/model-20", "model-*", "model-3"])
-def test_ls_does_not_follow_what_a_state_calls_a_name(run_dir, capsys, name):
+def test_ls_does_not_follow_an_invalid_name_in_a_state(run_dir, capsys, name):
     write_state(run_dir, 20, name)
     for options in ([], ["--verify"]):
         problem = listed(capsys, run_dir, *options)["model-20"]["problem"]
         assert problem.startswith("state-20.json is not what tpk writes as a training state")
 
 
-def test_ls_calls_complete_only_what_it_has_read(run_dir, capsys):
+def test_ls_verifies_only_on_request(run_dir, capsys):
     for step in (3, 20, 100):
         write_state(run_dir, step)
     _, table, _ = run(capsys, "ls", run_dir)
@@ -176,7 +176,7 @@ def test_ls_calls_complete_only_what_it_has_read(run_dir, capsys):
     assert all(each["verified"] for each in listed(capsys, run_dir, "--verify").values())
 
 
-def test_ls_reads_what_has_no_training_state_if_asked(save, tmp_path, capsys):
+def test_ls_verifies_a_checkpoint_without_a_training_state(save, tmp_path, capsys):
     prefix = save("run/model-5", w=np.ones(100))
     data = Path(f"{prefix}.data-00000-of-00001")
     assert listed(capsys, prefix.parent, "--verify")["model-5"]["problem"] is None
@@ -195,7 +195,7 @@ def test_ls_lists_checkpoints_of_other_programs(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("name", ["nowhere", "empty", "file"])
-def test_ls_of_no_run_is_an_error(tmp_path, capsys, name):
+def test_ls_of_a_directory_without_checkpoints_is_an_error(tmp_path, capsys, name):
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("")
     assert str(tmp_path / name) in error_of(capsys, "ls", tmp_path / name)
@@ -218,7 +218,7 @@ def test_ls_and_npz_files_need_no_tensorflow(run_dir, tmp_path):
 # show
 
 
-def test_show_has_names_shapes_dtypes_sizes_and_the_total(save, capsys):
+def test_show_prints_names_shapes_dtypes_sizes_and_totals(save, capsys):
     prefix = save("model-5", conv__w=np.ones((300, 2), "f4"), step=np.int64(5), text=["a", "b"])
     status, table, errors = run(capsys, "show", prefix)
     assert (status, errors) == (0, "")
@@ -235,7 +235,7 @@ def test_show_has_names_shapes_dtypes_sizes_and_the_total(save, capsys):
     assert data["variables"][0] == {"name": "conv/w", "shape": [300, 2], "dtype": "float32", "size": 2400}
 
 
-def test_a_checkpoint_may_be_named_in_every_way(save, tmp_path, capsys):
+def test_a_checkpoint_can_be_named_in_several_ways(save, tmp_path, capsys):
     prefix = save("run/model-5", w=np.ones(2))
     (prefix.parent / "checkpoint").write_text('model_checkpoint_path: "model-5"\n')
     for path in (prefix, f"{prefix}.index", f"{prefix}.data-00000-of-00001", prefix.parent):
@@ -243,7 +243,7 @@ def test_a_checkpoint_may_be_named_in_every_way(save, tmp_path, capsys):
         assert status == 0 and "1 variables, 2 elements, 16 B" in table
 
 
-def test_show_takes_the_names_in_a_run_and_the_directory_where_one_is(save, capsys, monkeypatch):
+def test_show_accepts_names_in_the_current_directory(save, capsys, monkeypatch):
     prefix = save("run/model-900", w=np.ones([2, 3]))
     save("run/min-val_error-800", w=np.ones([2, 3]))
     monkeypatch.chdir(prefix.parent)
@@ -258,7 +258,7 @@ def test_show_takes_the_names_in_a_run_and_the_directory_where_one_is(save, caps
         assert json.loads(written)["source"] == found
 
 
-def test_show_of_values_has_their_statistics(save, capsys):
+def test_show_prints_statistics_of_values(save, capsys):
     prefix = save("model-5", w=np.array([[1, 3], [0, np.nan]], "f4"), text=["a", "b"], n=np.array([2, 4]))
     _, text, _ = run(capsys, "show", prefix, "--values", "w:0", "--json")
     assert json.loads(text) == {
@@ -280,7 +280,7 @@ def test_show_of_values_has_their_statistics(save, capsys):
     assert "first:     ['a', 'b']" in text
 
 
-def test_show_of_values_knows_bfloat16(save, capsys):
+def test_show_prints_statistics_of_bfloat16(save, capsys):
     import tensorflow as tf
 
     prefix = save("model-5", half=tf.constant([1.5, -2], tf.bfloat16))
@@ -289,7 +289,7 @@ def test_show_of_values_knows_bfloat16(save, capsys):
     assert (found["dtype"], found["min"], found["max"]) == ("bfloat16", -2, 1.5)
 
 
-def test_show_of_an_unknown_name_says_which_are_near(save, capsys):
+def test_show_suggests_names_near_an_unknown_one(save, capsys):
     prefix = save("model-5", conv__weights=np.ones(2))
     assert "Nearest: 'conv/weights'." in error_of(capsys, "show", prefix, "--values", "conv/weight")
 
@@ -297,13 +297,13 @@ def test_show_of_an_unknown_name_says_which_are_near(save, capsys):
 # diff
 
 
-def test_diff_of_the_same_is_nothing(save, capsys):
+def test_diff_of_equal_checkpoints_finds_nothing(save, capsys):
     values = {"w": np.array([1, np.nan, np.inf]), "text": ["a"], "n": np.int64(2**62)}
     status, text, _ = run(capsys, "diff", save("a", **values), save("b", **values))
     assert (status, text) == (0, "3 variables, 3 of them the same in both\n")
 
 
-def test_diff_tells_names_shapes_dtypes_and_values(save, capsys):
+def test_diff_finds_names_shapes_dtypes_and_values(save, capsys):
     import tensorflow as tf
 
     first = save(
@@ -364,7 +364,7 @@ def test_diff_is_exact(tmp_path, capsys, first, second, count, max_abs):
 # to-npz
 
 
-def test_to_npz_writes_what_numpy_reads(save, tmp_path, capsys):
+def test_numpy_reads_the_result_of_to_npz(save, tmp_path, capsys):
     import tensorflow as tf
 
     half = tf.constant([1.5, -3.389e38, float("inf")], tf.bfloat16)
@@ -388,14 +388,14 @@ def _umask():
     return mask
 
 
-def test_to_npz_gives_the_same_bytes_each_time(save, tmp_path, capsys):
+def test_to_npz_is_deterministic(save, tmp_path, capsys):
     prefix = save("model-5", w=np.ones(3))
     for name in ("x.npz", "y.npz"):
         assert run(capsys, "to-npz", prefix, tmp_path / name)[0] == 0
     assert (tmp_path / "x.npz").read_bytes() == (tmp_path / "y.npz").read_bytes()
 
 
-def test_to_npz_overwrites_only_by_force(save, tmp_path, capsys):
+def test_to_npz_overwrites_only_with_force(save, tmp_path, capsys):
     prefix = save("model-5", w=np.ones(3))
     out = tmp_path / "x.npz"
     out.write_text("precious")
@@ -405,7 +405,7 @@ def test_to_npz_overwrites_only_by_force(save, tmp_path, capsys):
     assert np.load(out)["w"].tolist() == [1, 1, 1]
 
 
-def test_to_npz_leaves_what_there_was_if_it_fails(save, tmp_path, capsys):
+def test_to_npz_keeps_the_old_file_if_it_fails(save, tmp_path, capsys):
     prefix = save("model-5", a=np.ones(3), b=np.ones(3))
     data = Path(f"{prefix}.data-00000-of-00001")
     data.write_bytes(data.read_bytes()[:-1])
@@ -419,16 +419,16 @@ def test_to_npz_leaves_what_there_was_if_it_fails(save, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("out", "message"), [("x.txt", "does not end in .npz"), ("nowhere/x.npz", "No such file or directory")]
 )
-def test_to_npz_to_where_it_cannot_be_is_an_error(save, tmp_path, capsys, out, message):
+def test_to_npz_to_an_invalid_path_is_an_error(save, tmp_path, capsys, out, message):
     assert message in error_of(capsys, "to-npz", save("model-5", w=np.ones(3)), tmp_path / out)
 
 
-def test_to_npz_does_not_cut_strings(save, tmp_path, capsys):
+def test_to_npz_refuses_strings_that_numpy_would_cut(save, tmp_path, capsys):
     error = error_of(capsys, "to-npz", save("model-5", text=[b"a\0", b"bcd"]), tmp_path / "x.npz")
     assert "'text'" in error and os.listdir(tmp_path).count("x.npz") == 0
 
 
-def test_to_npz_of_an_object_based_checkpoint_has_its_variables(tmp_path, capsys):
+def test_to_npz_converts_an_object_based_checkpoint(tmp_path, capsys):
     import tensorflow as tf
 
     prefix = tf.train.Checkpoint(w=tf.Variable([1.0])).save(str(tmp_path / "ckpt"))
@@ -442,7 +442,7 @@ def test_to_npz_of_an_object_based_checkpoint_has_its_variables(tmp_path, capsys
 
 @pytest.mark.parametrize("arguments", [("show",), ("show", "--values", "w"), ("diff",)])
 @pytest.mark.parametrize("path", ["nowhere", "x.npz", "empty", "torn.npz", "torn"])
-def test_what_cannot_be_read_is_an_error_that_names_it(tmp_path, capsys, arguments, path):
+def test_an_unreadable_checkpoint_is_an_error_that_names_it(tmp_path, capsys, arguments, path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "torn.npz").write_bytes(b"PK")
     (tmp_path / "torn.index").write_bytes(b"x" * 100)
@@ -451,6 +451,6 @@ def test_what_cannot_be_read_is_an_error_that_names_it(tmp_path, capsys, argumen
 
 
 @pytest.mark.parametrize("arguments", [[], ["ls"], ["show"], ["diff", "a"], ["nothing"]])
-def test_arguments_that_are_missing_are_told(capsys, arguments):
+def test_missing_arguments_are_wrong_usage(capsys, arguments):
     assert main(["checkpoint", *arguments]) == 2
     assert "Usage: tpk checkpoint" in capsys.readouterr().err

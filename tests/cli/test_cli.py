@@ -60,7 +60,7 @@ def installed(fake_distribution):
 
 
 def run(capsys, *arguments):
-    """Run the command; return its exit status, what it wrote, and its errors."""
+    """Run the command; return its exit status, stdout and stderr."""
     status = main(arguments)
     written, errors = capsys.readouterr()
     return status, written, errors
@@ -73,7 +73,7 @@ def rows_of(table):
 # The list.
 
 
-def test_the_list_has_everything_and_its_origin(installed, capsys):
+def test_the_list_has_all_plugins_with_origin_and_description(installed, capsys):
     status, table, errors = run(capsys, "plugins")
     assert (status, errors) == (0, "")
     assert table.splitlines()[0].split() == ["kind", "name", "from", "description"]
@@ -91,7 +91,7 @@ def test_each_builtin_plugin_has_a_description():
     assert [entry.name for entry in get_catalog().entries() if entry.is_builtin and not summary_of(entry.target)] == []
 
 
-def test_the_list_shows_what_is_blocked_or_in_conflict(installed, fake_distribution, capsys, monkeypatch):
+def test_the_list_marks_blocked_and_conflicting_plugins(installed, fake_distribution, capsys, monkeypatch):
     fake_distribution("tpk-other", "1.0", entry_points={"tpk.callbacks": {"both": "other:Both"}})
     monkeypatch.setenv("TPK_BLOCK", "greeter")
     _, table, _ = run(capsys, "plugins", "--kind", "callback")
@@ -99,7 +99,7 @@ def test_the_list_shows_what_is_blocked_or_in_conflict(installed, fake_distribut
     assert ("callback", "both", "tpk-other", "1.0", "conflict:") in rows_of(table)
 
 
-def test_the_list_may_be_of_one_kind(installed, capsys):
+def test_the_list_can_be_limited_to_one_kind(installed, capsys):
     _, table, _ = run(capsys, "plugins", "--kind", "plugin")
     assert [line.split()[:2] for line in table.splitlines()[1:]] == [["plugin", "broken"], ["plugin", "configuring"]]
 
@@ -152,7 +152,7 @@ def test_a_reader_that_stops_reading_is_no_error():
 # Checking.
 
 
-def test_checking_imports_each_and_tells_what_is_wrong(installed, capsys):
+def test_checking_imports_each_plugin_and_reports_problems(installed, capsys):
     status, table, _ = run(capsys, "plugins", "--kind", "plugin", "--check")
     assert status == 1
     assert ("plugin", "configuring", "tpk-greeter", "2.1", "ok:", "A", "module", "of", "plugins.") in rows_of(table)
@@ -161,7 +161,7 @@ def test_checking_imports_each_and_tells_what_is_wrong(installed, capsys):
     assert "greeter_module" not in sys.modules
 
 
-def test_checking_leaves_out_what_is_blocked(installed, capsys, monkeypatch):
+def test_checking_skips_blocked_plugins(installed, capsys, monkeypatch):
     monkeypatch.setenv("TPK_BLOCK", "broken")
     status, text, _ = run(capsys, "plugins", "--kind", "plugin", "--check", "--json")
     assert status == 0
@@ -171,7 +171,7 @@ def test_checking_leaves_out_what_is_blocked(installed, capsys, monkeypatch):
     }
 
 
-def test_checking_survives_whatever_a_plugin_does(fake_distribution):
+def test_checking_survives_crashes_hangs_and_output(fake_distribution):
     modules = {
         "noisy": "import os; print('noise'); os.write(1, b'noise\\n'); plugin = print",
         "exiting": "import sys; sys.exit('no reason')",
@@ -186,7 +186,7 @@ def test_checking_survives_whatever_a_plugin_does(fake_distribution):
     assert noisy is None and lingering is None
     assert "SystemExit: no reason" in exiting
     assert crashing == "importing it ended the process with exit status 7: the last words"
-    # However long the process itself may take to start.
+    # The timeout includes the start of the process.
     assert check_imports([hanging], timeout=1) == ["importing it takes more than 1 s"]
 
 
@@ -230,7 +230,7 @@ number = 3
 """
 
 
-def test_checking_finds_slips_without_a_training(fake_distribution):
+def test_checking_finds_mistakes_without_a_training(fake_distribution):
     fake_distribution("tpk-slips", modules={"slips": SLIPS})
     expected = {
         ("callback", "Misspelled"): "did you mean 'before_train'",
@@ -248,7 +248,7 @@ def test_checking_finds_slips_without_a_training(fake_distribution):
         assert problem is None if wanted is None else wanted in problem
 
 
-def test_checking_tells_who_asks_for_another_version_of_tpk(isolated_catalog, fake_distribution):
+def test_checking_finds_a_plugin_for_another_version_of_tpk(isolated_catalog, fake_distribution):
     fake_distribution("tpk-future", modules={"future": "def plugin(): ..."})
     (site,) = isolated_catalog.path
     with open(f"{site}/tpk_future-1.0.dist-info/METADATA", "a") as metadata:
@@ -263,7 +263,7 @@ def test_checking_tells_who_asks_for_another_version_of_tpk(isolated_catalog, fa
 # Showing.
 
 
-def test_show_tells_what_a_plugin_is_takes_and_does(installed, capsys):
+def test_show_prints_docstring_options_and_hooks(installed, capsys):
     status, text, _ = run(capsys, "plugins", "show", "greeter")
     assert status == 0
     assert text == (
@@ -284,14 +284,14 @@ def test_show_tells_what_a_plugin_is_takes_and_does(installed, capsys):
         (["single"], ["strategy 'single'", "One tower on one device", "devices: "]),
     ],
 )
-def test_show_knows_every_sort_of_plugin(installed, capsys, arguments, expected):
+def test_show_supports_every_sort_of_plugin(installed, capsys, arguments, expected):
     status, text, _ = run(capsys, "plugins", "show", *arguments)
     assert status == 0
     for part in expected:
         assert part in text
 
 
-def test_show_asks_for_the_kind_if_it_must(installed, capsys):
+def test_show_asks_for_the_kind_of_an_ambiguous_name(installed, capsys):
     status, _, errors = run(capsys, "plugins", "show", "both")
     assert status == 1
     assert "'both' is the name of a callback and of a monitor: choose one with --kind" in errors
@@ -305,7 +305,7 @@ def test_show_asks_for_the_kind_if_it_must(installed, capsys):
         ("greeter_module:No", "has no attribute 'No'"),
     ],
 )
-def test_show_of_what_cannot_be_shown_is_one_line(installed, capsys, name, message):
+def test_errors_of_show_are_one_line(installed, capsys, name, message):
     status, written, errors = run(capsys, "plugins", "show", name)
     assert (status, written) == (1, "")
     assert message in errors and errors.count("\n") == 1

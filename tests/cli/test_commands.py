@@ -1,4 +1,4 @@
-"""What all commands have in common."""
+"""The behavior that all commands share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tpk.text import human_duration, human_size
 
 
 def paths_of(command, path=()):
-    """The names of a command and all below it."""
+    """The paths of a command and all of its subcommands."""
     yield path
     if isinstance(command, click.Group):
         context = click.Context(command)
@@ -37,20 +37,20 @@ def test_all_commands_exist():
 
 
 @pytest.mark.parametrize("path", PATHS, ids=" ".join)
-def test_each_has_a_help_with_examples_that_fits_a_terminal(path, capsys):
+def test_the_help_of_each_command_has_examples_and_fits_a_terminal(path, capsys):
     assert main([*path, "--help"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith(" ".join(["Usage: tpk", *path]))
     _, examples = shown.split("Examples:\n")
     assert examples.strip().startswith(" ".join(["tpk", *path[:1]]))
     assert max(map(len, shown.splitlines())) <= 120
-    # A short form is the same.
+    # The short option prints the same.
     assert main([*path, "-h"]) == 0
     assert capsys.readouterr().out == shown
 
 
 @pytest.mark.parametrize("path", [path for path in PATHS if path], ids=" ".join)
-def test_the_list_of_commands_says_in_a_line_what_each_is_for(path, capsys):
+def test_the_list_of_commands_describes_each_in_one_line(path, capsys):
     assert main([*path[:-1], "--help"]) == 0
     lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.partition("Commands:\n")[2].splitlines()]
     (said,) = [line[1] for line in lines if line and line[0] == path[-1] and len(line) > 1][:1]
@@ -58,7 +58,7 @@ def test_the_list_of_commands_says_in_a_line_what_each_is_for(path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["plugns"], "No such command 'plugns'"),
         (["--quiet"], "No such option"),
@@ -68,11 +68,11 @@ def test_the_list_of_commands_says_in_a_line_what_each_is_for(path, capsys):
         (["checkpoint", "list"], "No such command 'list'"),
     ],
 )
-def test_wrong_usage_has_status_2_and_says_where_the_help_is(arguments, told, capsys):
+def test_wrong_usage_has_status_2_and_points_to_the_help(arguments, message, capsys):
     assert main(arguments) == 2
     written, errors = capsys.readouterr()
     assert written == ""
-    assert told in errors and "--help' for help." in errors
+    assert message in errors and "--help' for help." in errors
 
 
 def test_without_arguments_the_help_is_shown(capsys):
@@ -86,12 +86,12 @@ def test_the_module_is_the_command():
     assert shown.stdout == f"tpk {tpk.__version__}\n"
 
 
-# What a command of the user's does is not taken for something else.
+# Return values and errors.
 
 
 @pytest.fixture
 def acting(monkeypatch):
-    """A command that does what it is told."""
+    """A function that defines what the command ``act`` does."""
 
     def set_act(act):
         module = sys.modules[__name__]
@@ -108,7 +108,7 @@ def raising(error):
     return act
 
 
-def test_the_status_is_what_the_command_returns(acting):
+def test_the_exit_status_is_the_return_value_of_the_command(acting):
     acting(lambda: 7)
     assert main(["act"]) == 7
     acting(lambda: None)
@@ -121,20 +121,20 @@ def test_an_error_of_tpk_is_one_line(acting, capsys):
     assert capsys.readouterr().err == "tpk: no such thing\n"
 
 
-def test_ctrl_c_has_the_status_that_shells_give_it(acting, capsys):
+def test_ctrl_c_has_exit_status_130(acting, capsys):
     acting(lambda: signal.raise_signal(signal.SIGINT))
     assert main(["act"]) == 130
     assert capsys.readouterr().err == "tpk: interrupted\n"
 
 
 @pytest.mark.parametrize("error", [EOFError("the end of a pickle"), ZeroDivisionError(), OSError(5, "broken")])
-def test_what_else_goes_wrong_comes_with_its_traceback(acting, error):
+def test_other_errors_have_a_traceback(acting, error):
     acting(raising(error))
     with pytest.raises(type(error)):
         main(["act"])
 
 
-def test_a_pipe_that_breaks_in_the_users_code_is_an_error(acting):
+def test_a_broken_pipe_in_user_code_is_an_error(acting):
     def act():
         reader, writer = os.pipe()
         os.close(reader)
@@ -194,7 +194,7 @@ def test_bash_really_completes(tmp_path):
 ROWS = [["runs/a", "failed, resumable at 7", "[?, 3]"], ["runs/bc", "finished", "x" * 60]]
 
 
-def test_in_a_pipe_a_table_has_a_line_for_each_row(capsys):
+def test_in_a_pipe_each_row_of_a_table_is_one_line(capsys):
     print_table(("run", "state", "shape"), ROWS)
     assert capsys.readouterr().out.splitlines() == [
         "run      state                   shape",
@@ -203,7 +203,7 @@ def test_in_a_pipe_a_table_has_a_line_for_each_row(capsys):
     ]
 
 
-def test_a_terminal_gets_a_table_that_fits_it():
+def test_a_table_fits_the_terminal():
     file = io.StringIO()
     print_table(
         ("run", "state", "shape"), ROWS, console=Console(file=file, force_terminal=True, width=60, color_system="256")
@@ -211,7 +211,7 @@ def test_a_terminal_gets_a_table_that_fits_it():
     lines = file.getvalue().splitlines()
     plain = [click.unstyle(line) for line in lines]
     assert all(len(line) <= 60 for line in plain) and len(plain) > 3
-    # Nothing is cut off, and brackets are text.
+    # Nothing is cropped, and brackets are not markup.
     assert sum(line.count("x") for line in plain) == 60 and "[?, 3]" in plain[1]
     assert "\x1b[" in file.getvalue()
 
@@ -222,6 +222,6 @@ def test_cropped_rows_are_one_line_each():
     assert file.getvalue().splitlines() == [f"run{' ' * 19}shape", f"{'a' * 20}  {'x' * 17}…", f"b{' ' * 21}y"]
 
 
-def test_sizes_and_durations_are_said_as_people_say_them():
+def test_sizes_and_durations_are_readable():
     assert [human_size(size) for size in (None, 5, 1536, 3 << 20)] == ["-", "5 B", "1.5 KiB", "3.0 MiB"]
     assert [human_duration(seconds) for seconds in (None, 1.25, 59, 3723)] == ["-", "1.25 s", "59 s", "1:02:03"]

@@ -33,7 +33,7 @@ def data_module(tmp_path, monkeypatch):
     sys.modules.pop("data_of_speed_test", None)
 
 
-def test_it_shows_the_rates_and_each_stage(data_module, capsys):
+def test_rates_and_stages_are_shown(data_module, capsys):
     assert main(["data-speed", "data_of_speed_test:train_flow", "--size", "30"]) == 0
     shown = capsys.readouterr().out
     assert "30 batches in" in shown
@@ -42,7 +42,7 @@ def test_it_shows_the_rates_and_each_stage(data_module, capsys):
     assert "DataFromList" in shown
 
 
-def test_json_has_the_same_figures(data_module, capsys):
+def test_json_has_the_same_numbers(data_module, capsys):
     assert main(["data-speed", "data_of_speed_test:train_flow", "--size", "25", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert (report["datapoints"], report["unit"]) == (25, "batches")
@@ -51,13 +51,13 @@ def test_json_has_the_same_figures(data_module, capsys):
     assert [stage["name"] for stage in report["stages"]] == ["BatchData", "DataFromList"]
 
 
-def test_an_iterable_need_not_be_a_function(data_module, capsys):
+def test_the_flow_can_be_an_iterable(data_module, capsys):
     assert main(["data-speed", "data_of_speed_test:fixed", "--size", "5", "--warmup", "1"]) == 0
     assert "5 datapoints" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
-    ("target", "told"),
+    ("target", "message"),
     [
         ("data_of_speed_test", "expected module:attribute"),
         ("data_of_speed_test:flow", "'data_of_speed_test:flow' does not exist: .*Nearest: 'train_flow'"),
@@ -66,8 +66,8 @@ def test_an_iterable_need_not_be_a_function(data_module, capsys):
         ("data_of_speed_test:nothing", "no datapoint"),
     ],
 )
-def test_what_is_no_flow_is_told_in_one_line(data_module, capsys, target, told):
+def test_an_invalid_flow_is_an_error_of_one_line(data_module, capsys, target, message):
     assert main(["data-speed", target]) == 1
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    assert re.search(told, error), error
+    assert re.search(message, error), error

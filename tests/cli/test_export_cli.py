@@ -110,7 +110,7 @@ def export(capsys, *arguments):
 
 
 @pytest.mark.timeout(240)
-def test_a_run_is_exported_by_a_process_of_its_own(project, tmp_path):
+def test_a_run_is_exported_by_a_fresh_process(project, tmp_path):
     program = "import sys; from tpk.cli.main import main; sys.exit(main())"
     command = [sys.executable, "-c", program, "export", "run", f"{MODULE}:Linear", "--to", "savedmodel"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TF_")}
@@ -131,7 +131,7 @@ def test_a_run_is_exported_by_a_process_of_its_own(project, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["Named", "named", "make"])
-def test_a_model_is_a_class_an_instance_or_a_function_and_may_say_its_outputs(project, name, tmp_path, capsys):
+def test_a_model_can_be_a_class_an_instance_or_a_function(project, name, tmp_path, capsys):
     out = export(capsys, f"{MODULE}:{name}", tmp_path / "out")
     assert out.startswith(f"{tmp_path / 'out'}: savedmodel of run/model-3, ")
     np.testing.assert_array_equal(computed(tmp_path / "out", X), weights_at(project, 3))
@@ -141,13 +141,13 @@ def test_a_model_is_a_class_an_instance_or_a_function_and_may_say_its_outputs(pr
     ("checkpoint", "step"),
     [("1", 1), ("model-2", 2), ("min-val/error", 2), ("min-val_error", 2), ("min-val_error-2", 2), ("run/model-1", 1)],
 )
-def test_a_checkpoint_is_named_by_step_name_saver_or_path(project, checkpoint, step, tmp_path, capsys):
+def test_a_checkpoint_can_be_named_by_step_name_saver_or_path(project, checkpoint, step, tmp_path, capsys):
     export(capsys, f"{MODULE}:Named", tmp_path / "out", "--checkpoint", checkpoint)
     np.testing.assert_array_equal(computed(tmp_path / "out", X), weights_at(project, step))
 
 
 @pytest.mark.parametrize(("path", "step"), [("run/model-1", 1), ("run/1", 1), ("run/min-val_error", 2)])
-def test_a_checkpoint_can_stand_in_place_of_the_run(project, path, step, tmp_path, capsys):
+def test_a_checkpoint_can_be_given_instead_of_the_run(project, path, step, tmp_path, capsys):
     assert main(["export", path, f"{MODULE}:Named", str(tmp_path / "out")]) == 0
     np.testing.assert_array_equal(computed(tmp_path / "out", X), weights_at(project, step))
 
@@ -155,7 +155,7 @@ def test_a_checkpoint_can_stand_in_place_of_the_run(project, path, step, tmp_pat
 @pytest.mark.parametrize(
     ("path", "step"), [("run", 3), ("run/2", 2), ("run/min-val_error", 2), ("run/min-val/error", 2)]
 )
-def test_a_predictor_takes_the_names_that_the_command_takes(project, path, step):
+def test_a_predictor_accepts_the_same_names(project, path, step):
     sys.path.insert(0, str(project))
     model = importlib.import_module(MODULE).Linear()
     with tpk.OfflinePredictor(
@@ -164,19 +164,19 @@ def test_a_predictor_takes_the_names_that_the_command_takes(project, path, step)
         np.testing.assert_array_equal(predict(X)[0], weights_at(project, step))
 
 
-def test_averages_can_stand_in_place_of_the_weights(project, tmp_path, capsys):
+def test_averages_can_be_exported_instead_of_the_weights(project, tmp_path, capsys):
     export(capsys, f"{MODULE}:Named", tmp_path / "out", "--averaged")
     average = weights_at(project, 3, "w/ExponentialMovingAverage")
     assert np.any(average != weights_at(project, 3))
     np.testing.assert_array_equal(computed(tmp_path / "out", X), average)
 
 
-def test_what_was_exported_is_told_as_json(project, tmp_path, capsys):
+def test_json_describes_the_exported_model(project, tmp_path, capsys):
     arguments = ("--inputs", "x,label", "--outputs", "y=prediction, cost", "--to", "frozen", "--json")
-    told = json.loads(export(capsys, f"{MODULE}:Linear", tmp_path / "model.pb", *arguments))
-    assert told["format"] == "frozen" and told["weights"] == "run/model-3"
-    assert told["size"] == (tmp_path / "model.pb").stat().st_size
-    signature = told["signatures"]["serving_default"]
+    data = json.loads(export(capsys, f"{MODULE}:Linear", tmp_path / "model.pb", *arguments))
+    assert data["format"] == "frozen" and data["weights"] == "run/model-3"
+    assert data["size"] == (tmp_path / "model.pb").stat().st_size
+    signature = data["signatures"]["serving_default"]
     assert signature["inputs"]["label"] == {"dtype": "float32", "shape": [None, 2], "tensor": "label:0"}
     assert {key: each["tensor"] for key, each in signature["outputs"].items()} == {
         "y": "prediction:0",
@@ -189,14 +189,14 @@ def test_what_was_exported_is_told_as_json(project, tmp_path, capsys):
 
 
 @pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated")
-def test_tensorflow_lite_is_a_format(project, tmp_path, capsys):
+def test_tensorflow_lite_can_be_exported(project, tmp_path, capsys):
     export(capsys, f"{MODULE}:Named", "--to", "tflite", tmp_path / "model.tflite")
     runner = tf.lite.Interpreter(str(tmp_path / "model.tflite")).get_signature_runner("serving_default")
     np.testing.assert_allclose(runner(x=X)["prediction"], weights_at(project, 3), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["run", "M:Linear"], "does not name its outputs. Give --outputs"),
         (["run", "M:Linear", "--outputs", "predicton"], "no tensor 'predicton'. Nearest: 'prediction'"),
@@ -225,29 +225,29 @@ def test_tensorflow_lite_is_a_format(project, tmp_path, capsys):
         ),
     ],
 )
-def test_what_does_not_fit_is_told_in_one_line_and_nothing_is_left(project, arguments, told, tmp_path, capsys):
+def test_an_invalid_argument_is_an_error_of_one_line_and_leaves_no_file(project, arguments, message, tmp_path, capsys):
     run_dir, target, *options = arguments
     assert main(["export", run_dir, target.replace("M", MODULE, 1), str(tmp_path / "out"), *options]) == 1
     output, error = capsys.readouterr()
     lines = [line for line in error.splitlines() if line.startswith("tpk: ")]
     assert len(lines) == 1 and error.endswith(f"{lines[0]}\n")
-    assert told.replace("M:", f"{MODULE}:") in lines[0] or told in lines[0]
+    assert message.replace("M:", f"{MODULE}:") in lines[0] or message in lines[0]
     assert not output
     assert not list(tmp_path.iterdir())
 
 
-def test_what_is_there_is_refused_before_anything_is_loaded(project, tmp_path, capsys):
+def test_an_existing_path_is_refused_before_anything_is_loaded(project, tmp_path, capsys):
     (tmp_path / "out").mkdir()
     assert main(["export", "nowhere", "nothing:Model", str(tmp_path / "out")]) == 1
     assert "out exists already" in capsys.readouterr().err
 
 
-def test_a_failure_inside_of_the_model_comes_with_its_own_traceback(project, tmp_path):
+def test_an_error_in_the_model_keeps_its_traceback(project, tmp_path):
     with pytest.raises(ZeroDivisionError, match="inside of the model"):
         main(["export", "run", f"{MODULE}:broken", str(tmp_path / "out")])
 
 
-def test_the_command_is_described_without_tensorflow():
+def test_the_help_needs_no_tensorflow():
     program = """
 import sys
 from tpk.cli.main import main

@@ -62,7 +62,7 @@ def started():
 
 @pytest.fixture
 def launched(started):
-    """A function that runs ``tpk launch`` to its end, and returns exit status, stdout and stderr."""
+    """A function that runs ``tpk launch``, and returns exit status, stdout and stderr."""
 
     def launch(*arguments):
         process = started(*arguments)
@@ -74,14 +74,14 @@ def launched(started):
 
 @pytest.fixture
 def held(tmp_path):
-    """A pipe by name: whoever opens it to write holds it, and reading it ends when nobody does."""
+    """A named pipe. A reader reaches its end when no process holds it open for writing."""
     path = tmp_path / "held"
     os.mkfifo(path)
     return path
 
 
 def await_lines(stream, *texts):
-    """Read lines until each of the texts was in one."""
+    """Read lines until each text was in one of them."""
     missing, seen = set(texts), []
     while missing:
         line = stream.readline()
@@ -91,14 +91,14 @@ def await_lines(stream, *texts):
     return seen
 
 
-def test_each_process_is_told_who_it_is_and_its_output_is_tagged(script, launched, tmp_path):
+def test_each_process_knows_its_task_and_its_output_is_tagged(script, launched, tmp_path):
     for worker in (0, 1):
         os.mkfifo(tmp_path / f"worker{worker}")
     path = script(
         f"""
         print(os.environ["TF_CONFIG"], *sys.argv[1:])
         print("a warning", file=sys.stderr)
-        # The workers end after the parameter server, which would be ended with them.
+        # The parameter server would be ended with the workers, so they wait for it.
         if task["type"] == "worker":
             open(os.path.join({str(tmp_path)!r}, tag)).read()
         else:
@@ -122,12 +122,12 @@ def test_each_process_is_told_who_it_is_and_its_output_is_tagged(script, launche
     assert sorted(err.splitlines()) == ["[0] a warning", "[1] a warning", "[ps0] a warning"]
 
 
-def test_parameter_servers_are_ended_when_the_workers_are_done(script, launched):
+def test_parameter_servers_end_with_the_workers(script, launched):
     path = script("if task['type'] == 'ps': stay()")
     assert launched("-n", "1", "--ps", "2", path)[0] == 0
 
 
-def test_when_one_fails_the_others_are_ended_and_its_traceback_is_the_last_thing(script, launched):
+def test_when_one_process_fails_the_others_end_and_its_traceback_comes_last(script, launched):
     path = script(
         """
         if task["index"] == 0:
@@ -147,7 +147,7 @@ def test_when_one_fails_the_others_are_ended_and_its_traceback_is_the_last_thing
     assert last.endswith("ValueError: bad data\n")
 
 
-def test_the_one_that_complains_of_another_is_not_the_one_to_blame(script, launched, held):
+def test_a_process_that_lost_a_peer_is_not_the_first_failure(script, launched, held):
     path = script(
         f"""
         if task["index"] == 0:
@@ -163,7 +163,7 @@ def test_the_one_that_complains_of_another_is_not_the_one_to_blame(script, launc
     assert err.endswith("tpk: rank 1 failed with exit status 5. The end of its stderr:\nno memory left\n")
 
 
-def test_one_that_complains_of_another_that_hangs_is_the_one_to_blame(script, launched, monkeypatch):
+def test_a_process_that_lost_a_hanging_peer_is_the_first_failure(script, launched, monkeypatch):
     patience = "import tpk.cli.launch.processes as launching; launching.SETTLE_SECONDS = 0.1; "
     command = [*COMMAND[:2], patience + COMMAND[2], *COMMAND[3:]]
     monkeypatch.setattr(sys.modules[__name__], "COMMAND", command)
@@ -179,7 +179,7 @@ def test_one_that_complains_of_another_that_hangs_is_the_one_to_blame(script, la
     assert err.endswith("PeerError: rank 1 is late\n")
 
 
-def test_the_exit_status_tells_the_signal_that_killed_one(script, launched):
+def test_the_exit_status_names_the_signal_that_killed_a_process(script, launched):
     path = script("os.kill(os.getpid(), signal.SIGKILL) if task['index'] else stay()")
     status, _, err = launched("-n", "2", path)
     assert status == 128 + signal.SIGKILL
@@ -188,7 +188,7 @@ def test_the_exit_status_tells_the_signal_that_killed_one(script, launched):
     )
 
 
-def test_one_that_does_not_end_in_time_is_killed(script, launched, held):
+def test_a_process_that_does_not_end_in_time_is_killed(script, launched, held):
     path = script(
         f"""
         if task["index"] == 0:
@@ -206,16 +206,16 @@ def test_one_that_does_not_end_in_time_is_killed(script, launched, held):
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
-def test_signals_go_to_each_worker_once_and_to_no_parameter_server(script, started, signum):
+def test_signals_go_to_each_worker_once_and_not_to_parameter_servers(script, started, signum):
     path = script(
         """
-        def told(signum, frame):
+        def report(signum, frame):
             print(tag, "got", signum, flush=True)
             if task["type"] == "worker":
                 sys.exit(0)
 
         for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
-            signal.signal(signum, told)
+            signal.signal(signum, report)
         print("ready", flush=True)
         while True:
             signal.pause()
@@ -226,12 +226,12 @@ def test_signals_go_to_each_worker_once_and_to_no_parameter_server(script, start
     process.send_signal(signum)
     out, _ = process.communicate(timeout=100)
     assert out.count(f"worker0 got {signum:d}\n") == out.count(f"worker1 got {signum:d}\n") == 1
-    # It gets a SIGTERM as soon as it is not needed any more.
+    # A parameter server gets SIGTERM when it is no longer needed.
     assert signum == signal.SIGTERM or f"ps0 got {signum:d}\n" not in out
     assert process.returncode == 0
 
 
-def test_what_was_ended_by_a_signal_says_so_by_its_exit_status_and_is_no_failure(script, started):
+def test_an_end_by_a_forwarded_signal_is_not_a_failure(script, started):
     process = started("-n", "2", script("stay()"))
     await_lines(process.stdout, "[0] stays", "[1] stays")
     process.send_signal(signal.SIGTERM)
@@ -251,17 +251,17 @@ with open({held!r}, "w") as held:
 """
 
 
-def test_nothing_is_left_when_the_launcher_is_killed(script, started, held):
+def test_no_process_is_left_when_the_launcher_is_killed(script, started, held):
     path = script(LEAVES_CHILDREN.format(held=str(held), then="stay()"))
     process = started("-n", "2", "--grace", "0.1", path)
     with open(held) as reader:
         await_lines(process.stdout, "[0] stays", "[1] stays")
         process.kill()
-        # That ends once no process is there that holds it.
+        # This ends when no process holds the pipe.
         assert reader.read() == ""
 
 
-def test_nothing_is_left_of_what_the_processes_have_started(script, started, held):
+def test_no_children_of_the_processes_are_left(script, started, held):
     path = script(LEAVES_CHILDREN.format(held=str(held), then="print('done', flush=True)"))
     process = started("-n", "2", path)
     with open(held) as reader:
@@ -270,7 +270,7 @@ def test_nothing_is_left_of_what_the_processes_have_started(script, started, hel
     assert process.wait(timeout=100) == 0
 
 
-def test_nothing_is_left_when_nobody_reads_the_output(script, started, held):
+def test_no_process_is_left_when_the_output_is_closed(script, started, held):
     path = script(LEAVES_CHILDREN.format(held=str(held), then="while True: print('more', flush=True)"))
     process = started("-n", "2", path)
     with open(held) as reader:
@@ -298,7 +298,7 @@ def test_a_module_is_found_as_python_finds_it(tmp_path, monkeypatch, launched):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["x.py"], "Missing option '-n'"),
         (["-n", "0", "x.py"], "Invalid value for '-n': 0 is not in the range x>=1."),
@@ -308,34 +308,34 @@ def test_a_module_is_found_as_python_finds_it(tmp_path, monkeypatch, launched):
         (["-n", "2"], "Missing argument 'SCRIPT"),
     ],
 )
-def test_wrong_usage_is_told_with_the_way_to_the_help(arguments, told, capsys):
+def test_wrong_usage_points_to_the_help(arguments, message, capsys):
     assert main(["launch", *arguments]) == 2
     shown = capsys.readouterr().err
-    assert told in shown and "Try 'tpk launch --help'" in shown
+    assert message in shown and "Try 'tpk launch --help'" in shown
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["-n", "2", "nosuch.py"], "the script 'nosuch.py' does not exist in "),
         (["-n", "2", "-m", "nosuch_of_launch.train"], "the module 'nosuch_of_launch.train' is neither"),
     ],
 )
-def test_what_is_not_there_is_said_in_a_line(arguments, told, capsys, monkeypatch):
+def test_a_missing_script_is_an_error_of_one_line(arguments, message, capsys, monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     assert main(["launch", *arguments]) == 1
     shown = capsys.readouterr().err
-    assert shown.startswith(f"tpk: {told}")
+    assert shown.startswith(f"tpk: {message}")
     assert shown.count("\n") == 1
 
 
-def test_a_process_of_a_cluster_launches_no_other_one(script, capsys, monkeypatch):
+def test_a_process_of_a_cluster_cannot_launch_another(script, capsys, monkeypatch):
     monkeypatch.setenv("TF_CONFIG", "{}")
     assert main(["launch", "-n", "2", script("")]) == 1
     assert "unset TF_CONFIG" in capsys.readouterr().err
 
 
-def test_there_is_no_option_for_hosts_and_the_help_says_what_there_is(capsys):
+def test_the_help_names_launchers_for_several_hosts(capsys):
     assert main(["launch", "--help"]) == 0
     shown = capsys.readouterr().out
     for way in ("horovodrun", "srun", "Kubernetes"):

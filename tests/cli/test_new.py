@@ -19,7 +19,7 @@ SOURCES = Path(tpk.__file__).parents[1]
 
 
 class Scale(tpk.ModelDesc):
-    """A number that learns to be 0."""
+    """A model with one variable."""
 
     def inputs(self):
         return [tf.TensorSpec([], tf.float32, "x")]
@@ -37,7 +37,7 @@ def test_new_packages_pass_their_own_tests(tmp_path, capsys):
         assert main(["plugins", "new", f"fresh-{kind}", "--kind", kind, "--directory", str(tmp_path)]) == 0
         packages.append(tmp_path / f"fresh-{kind}")
         assert f"pip install -e '{packages[-1]}[test]'" in capsys.readouterr().out
-    # As if they were installed, which takes too long here.
+    # On the path instead of installed, because installing takes too long.
     path = os.pathsep.join(map(str, [SOURCES, *(package / "src" for package in packages)]))
     result = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *packages],
@@ -57,7 +57,7 @@ def test_new_packages_pass_their_own_tests(tmp_path, capsys):
         ("tpk-cost-curve", "tpk_cost_curve", "cost-curve", "CostCurve"),
     ],
 )
-def test_a_new_package_has_the_name_that_was_given_and_announces_its_plugin(tmp_path, name, module, plugin, class_name):
+def test_a_new_package_has_the_given_name_and_an_entry_point(tmp_path, name, module, plugin, class_name):
     main(["plugins", "new", name, "--directory", str(tmp_path)])
     assert [path.name for path in tmp_path.iterdir()] == [name]
     metadata = (tmp_path / name / "pyproject.toml").read_text()
@@ -68,7 +68,7 @@ def test_a_new_package_has_the_name_that_was_given_and_announces_its_plugin(tmp_
 
 
 @pytest.mark.parametrize("name", ["", "Cost", "cost curve", "-cost", "../cost", "1st", "tpk-1st", "class", "none"])
-def test_a_name_that_no_package_can_have_is_an_error(tmp_path, capsys, name):
+def test_an_invalid_package_name_is_an_error(tmp_path, capsys, name):
     assert main(["plugins", "new", "--directory", str(tmp_path), "--", name]) == 1
     assert "cannot be the name of a package: begin with a lower-case letter, and use lower" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
@@ -87,7 +87,7 @@ def test_no_module_is_hidden(tmp_path, capsys, monkeypatch):
     assert "would hide the module hello_there" in capsys.readouterr().err
 
 
-def test_what_a_new_strategy_trains_is_known_to_those_who_report_rates_and_gradients(tmp_path, monkeypatch):
+def test_callbacks_find_the_rate_and_gradients_of_a_new_strategy(tmp_path, monkeypatch):
     main(["plugins", "new", "reporting", "--kind", "strategy", "--directory", str(tmp_path)])
     monkeypatch.syspath_prepend(str(tmp_path / "reporting" / "src"))
     trainer = tpk.SingleCostTrainer(strategy="reporting:Reporting")

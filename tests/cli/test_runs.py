@@ -32,7 +32,7 @@ class Counting(tpk.Trainer):
 
 
 class Report(tpk.Callback):
-    """Reports a cost and a score, and does something in epoch 3."""
+    """Reports a cost and a score, and calls a function in epoch 3."""
 
     def __init__(self, costs, act=None):
         self.costs = costs
@@ -65,7 +65,7 @@ def fail(trainer):
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    """A directory with a run that is finished, one that failed, and what a kill has left."""
+    """A directory with a finished run, a failed run, and a copy of a run that was taken during training."""
     directory = tmp_path_factory.mktemp("project")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(directory)
@@ -112,7 +112,7 @@ def test_control_characters_are_escaped(runs, capsys, tmp_path, command):
     assert not [line for line in text.splitlines() if line.startswith(("fake", "runs"))]
 
 
-def test_runs_are_found_below_and_their_states_are_told(runs, capsys):
+def test_runs_below_a_directory_are_listed_with_their_states(runs, capsys):
     status, table, _ = run(capsys, "runs")
     assert status == 0
     header, *lines = table.partition("\n\n")[0].splitlines()
@@ -139,7 +139,7 @@ def test_json_has_everything(runs, capsys):
     assert killed["seconds"] > 0 and killed["attempts"] == 1
 
 
-def test_a_run_is_running_as_long_as_its_directory_is_locked(project, capsys):
+def test_a_run_is_running_while_its_directory_is_locked(project, capsys):
     with run_lock(project / "runs" / "deep" / "killed"):
         (found,) = listed(capsys, str(project / "runs" / "deep")).values()
         assert (found["state"], found["resumable"]) == ("running", False)
@@ -147,14 +147,14 @@ def test_a_run_is_running_as_long_as_its_directory_is_locked(project, capsys):
         assert f"killed: running, by process {os.getpid()} on " in text and "To resume: it is running." in text
 
 
-def test_in_what_configurations_differ_is_shown_by_names_of_plugins(runs, capsys):
+def test_differences_of_configurations_are_named_by_plugin(runs, capsys):
     found = listed(capsys, "runs/done", "runs/failed")
     done, failed = found["runs/done"]["differs"], found["runs/failed"]["differs"]
     assert (done["rate"], failed["rate"]) == (0.5, 0.1)
     assert (done["callbacks.MaxSaver"], failed["callbacks.MaxSaver"]) == ("MaxSaver", "-")
-    # What goes without saying: the options of a plugin that only one of them has.
+    # Options of a plugin that only one run has are left out.
     assert "callbacks.MaxSaver.monitor_stat" not in done
-    # Without what says where each is.
+    # Arguments about the location of a run are left out.
     assert (done["argv"], failed["argv"]) == ("--lr 0.5", "--lr 0.1 --fast")
     assert not {"run_dir", "resume", "callbacks.ModelSaver"} & done.keys()
     _, table, _ = run(capsys, "runs", "runs/done", "runs/failed")
@@ -164,7 +164,7 @@ def test_in_what_configurations_differ_is_shown_by_names_of_plugins(runs, capsys
     assert listed(capsys, "runs/done")["runs/done"]["differs"] == {}
 
 
-def test_options_of_a_plugin_are_compared_among_the_runs_that_have_it():
+def test_options_of_a_plugin_are_compared_among_runs_that_have_it():
     def having(**config):
         return SimpleNamespace(config=config, directory=Path("run"))
 
@@ -178,7 +178,7 @@ def test_options_of_a_plugin_are_compared_among_the_runs_that_have_it():
     ]
 
 
-def test_the_table_stays_legible_where_runs_have_little_in_common(runs, capsys, tmp_path):
+def test_the_table_is_legible_when_runs_have_little_in_common(runs, capsys, tmp_path):
     for name in ("a", "b"):
         shutil.copytree("runs/done", tmp_path / name)
         path = tmp_path / name / "config.json"
@@ -195,17 +195,17 @@ def test_the_table_stays_legible_where_runs_have_little_in_common(runs, capsys, 
         (["--sort", "name"], ["deep/killed", "done", "failed"]),
         (["--sort", "name", "--reverse"], ["failed", "done", "deep/killed"]),
         (["--sort", "state"], ["failed", "deep/killed", "done"]),
-        # By the best; the one that was killed did not say that a cost is to fall, so its last counts.
+        # By the best value; the killed run has no direction for the cost, so its last value counts.
         (["--sort", "cost"], ["deep/killed", "done", "failed"]),
         (["--sort", "score"], ["done", "failed", "deep/killed"]),
         (["--sort", "step", "--reverse"], ["done", "failed", "deep/killed"]),
     ],
 )
-def test_they_are_sorted_by_what_was_asked_for(runs, capsys, options, order):
+def test_runs_are_sorted_by_a_key(runs, capsys, options, order):
     assert [name.removeprefix("runs/") for name in listed(capsys, *options)] == order
 
 
-def test_the_statistics_of_the_table_are_those_that_callbacks_follow_or_that_are_named(runs, capsys):
+def test_the_table_shows_followed_statistics_or_named_ones(runs, capsys):
     _, table, _ = run(capsys, "runs", "runs/done")
     header, line = table.splitlines()
     assert header.split()[7:] == ["score", "best", "(epoch)", "cost", "best", "(epoch)"]
@@ -214,7 +214,7 @@ def test_the_statistics_of_the_table_are_those_that_callbacks_follow_or_that_are
     assert "0.375  0.25 (2)      -        -" in table.splitlines()[1]
 
 
-def test_files_that_cannot_be_read_are_told_and_the_others_are_listed(runs, capsys, tmp_path):
+def test_unreadable_files_are_reported_and_other_runs_are_listed(runs, capsys, tmp_path):
     shutil.copytree("runs/done", tmp_path / "runs" / "a")
     shutil.copytree("runs/done", tmp_path / "runs" / "b")
     (tmp_path / "runs" / "a" / "config.json").write_text("{")
@@ -225,14 +225,14 @@ def test_files_that_cannot_be_read_are_told_and_the_others_are_listed(runs, caps
     assert (status, [each["state"] for each in json.loads(text)]) == (1, ["finished", "unreadable"])
 
 
-def test_a_run_that_was_recorded_by_nobody_is_unknown(runs, capsys, tmp_path):
+def test_a_run_without_a_record_is_unknown(runs, capsys, tmp_path):
     shutil.copytree("runs/done", tmp_path / "run")
     (tmp_path / "run" / "attempts.json").unlink()
     (found,) = listed(capsys, str(tmp_path)).values()
     assert (found["state"], found["seconds"], found["step"]) == ("unknown", None, 6)
 
 
-def test_a_torn_checkpoint_is_none_to_go_on_from(runs, tmp_path):
+def test_a_run_is_not_resumed_from_a_torn_checkpoint(runs, tmp_path):
     shutil.copytree("runs/failed", tmp_path / "run")
     data = tmp_path / "run" / "model-4.data-00000-of-00001"
     data.write_bytes(data.read_bytes()[:-1])
@@ -240,7 +240,7 @@ def test_a_torn_checkpoint_is_none_to_go_on_from(runs, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["runs", "nowhere"], "the directory 'nowhere' does not exist"),
         (["runs", "."], None),
@@ -255,10 +255,10 @@ def test_a_torn_checkpoint_is_none_to_go_on_from(runs, tmp_path):
         (["plot", "runs", "-o", "x.svg", "--stat", "csot"], "no run has a statistic 'csot'. Nearest: 'cost'."),
     ],
 )
-def test_what_is_not_there_is_told_in_one_line(runs, capsys, arguments, told):
+def test_errors_are_one_line(runs, capsys, arguments, message):
     status, _, errors = run(capsys, *arguments)
-    assert status == (0 if told is None else 1)
-    assert errors.startswith(f"tpk: {told}" if told else "") and errors.count("\n") == (told is not None)
+    assert status == (0 if message is None else 1)
+    assert errors.startswith(f"tpk: {message}" if message else "") and errors.count("\n") == (message is not None)
 
 
 def test_the_newest_run_is_the_default(runs, capsys):
@@ -268,7 +268,7 @@ def test_the_newest_run_is_the_default(runs, capsys):
     assert run(capsys, "show")[1].startswith("runs/done: finished")
 
 
-def test_a_directory_without_runs_is_told(tmp_path, capsys):
+def test_a_directory_without_runs_is_an_error(tmp_path, capsys):
     status, _, errors = run(capsys, "runs", str(tmp_path))
     assert status == 1 and "has no run in it or below it" in errors
 
@@ -276,7 +276,7 @@ def test_a_directory_without_runs_is_told(tmp_path, capsys):
 # show
 
 
-def test_show_tells_what_it_was_how_it_ended_and_how_to_go_on(runs, capsys):
+def test_show_prints_configuration_end_and_how_to_resume(runs, capsys):
     status, text, _ = run(capsys, "show", "runs/failed")
     assert status == 0
     assert text.startswith("runs/failed: failed, resumable at 4: ValueError: boom; in callback 'Report', hook")
@@ -294,7 +294,7 @@ def test_show_tells_what_it_was_how_it_ended_and_how_to_go_on(runs, capsys):
     assert f"To resume: {command} --run-dir {cwd}/runs/failed --resume auto\n" in text
 
 
-def test_to_go_on_is_said_for_each_state(runs, capsys, tmp_path):
+def test_how_to_resume_depends_on_the_state(runs, capsys, tmp_path):
     data = json.loads(run(capsys, "show", "runs/done", "--json")[1])
     assert data["state"] == "finished" and data["go_on"].endswith("--resume auto, with a greater max_epoch")
     assert data["attempts"][0]["step"] == 6 and data["config"]["max_epoch"] == 3
@@ -305,7 +305,7 @@ def test_to_go_on_is_said_for_each_state(runs, capsys, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("argv", "resume", "told"),
+    ("argv", "resume", "message"),
     [
         (None, "never", 'the same training, with run_dir="RUN", resume="auto"'),
         (
@@ -316,7 +316,7 @@ def test_to_go_on_is_said_for_each_state(runs, capsys, tmp_path):
         (["/usr/bin/tpk", "train", "x.toml"], "never", "tpk train RUN/config.toml --resume"),
     ],
 )
-def test_to_go_on_is_the_command_that_has_started_it(runs, capsys, tmp_path, argv, resume, told):
+def test_a_run_is_resumed_by_the_command_that_started_it(runs, capsys, tmp_path, argv, resume, message):
     shutil.copytree("runs/failed", tmp_path / "run")
     for name, change in (
         ("attempts", {"argv": argv, "cwd": "/here"}),
@@ -327,12 +327,12 @@ def test_to_go_on_is_the_command_that_has_started_it(runs, capsys, tmp_path, arg
         (content["attempts"][0] if name == "attempts" else content).update(change)
         path.write_text(json.dumps(content))
     assert json.loads(run(capsys, "show", str(tmp_path / "run"), "--json")[1])["go_on"].startswith(
-        told.replace("RUN", str(tmp_path / "run"))
+        message.replace("RUN", str(tmp_path / "run"))
     )
 
 
 @pytest.mark.parametrize("argv", [None, ["train.py", "0.1"], ["/src/tpk/__main__.py", "train", "x.toml"]])
-def test_to_go_on_and_to_repeat_is_the_run_file_where_it_has_everything(runs, capsys, tmp_path, argv):
+def test_a_complete_run_file_resumes_and_repeats_the_run(runs, capsys, tmp_path, argv):
     shutil.copytree("runs/failed", tmp_path / "run")
     path = tmp_path / "run" / "attempts.json"
     content = json.loads(path.read_text())
@@ -343,13 +343,13 @@ def test_to_go_on_and_to_repeat_is_the_run_file_where_it_has_everything(runs, ca
     text = run(capsys, "show", str(tmp_path / "run"))[1]
     assert text.endswith(f"To resume: tpk train {run_file} --resume\nTo repeat: tpk train {run_file}\n")
     assert json.loads(run(capsys, "show", str(tmp_path / "run"), "--json")[1])["run_file"] == str(run_file)
-    # Torn, or without something that could not be written.
+    # A torn file, and an incomplete one.
     for content in ("model = ", 'callbacks = [{ use = "x", f = { not_written = "a lambda" } }]'):
         run_file.write_text(content)
         assert "To repeat" not in run(capsys, "show", str(tmp_path / "run"))[1]
 
 
-def test_to_go_on_is_said_of_several_processes(runs, capsys, tmp_path):
+def test_how_to_resume_names_the_number_of_processes(runs, capsys, tmp_path):
     shutil.copytree("runs/failed", tmp_path / "run")
     path = tmp_path / "run" / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "world_size": 2}))
@@ -357,7 +357,7 @@ def test_to_go_on_is_said_of_several_processes(runs, capsys, tmp_path):
 
 
 @pytest.mark.parametrize("command", [["runs"], ["show", "runs/done"], ["plot", "runs", "-o", os.devnull + ".html"]])
-def test_seeing_imports_no_tensorflow(runs, command, tmp_path):
+def test_commands_about_runs_import_no_tensorflow(runs, command, tmp_path):
     command = [str(tmp_path / "x.svg") if each.startswith(os.devnull) else each for each in command]
     script = (
         f"import sys; from tpk.cli.main import main; status = main({command!r});"

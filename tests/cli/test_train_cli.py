@@ -1,4 +1,4 @@
-"""``tpk train``: what it does with a file, where the run lies, and how it fails."""
+"""``tpk train``: its file, its run directory, and its errors."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ seed = 1
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """The directory with the run file linear.toml and its module, where the command is given."""
+    """The current directory, with the run file linear.toml and its module."""
     (tmp_path / "module_of_train_cli.py").write_text(MODULE)
     (tmp_path / "linear.toml").write_text(FILE)
     monkeypatch.chdir(tmp_path)
@@ -70,7 +70,7 @@ def steps_of(run_dir):
     return [json.loads(line)["global_step"] for line in lines]
 
 
-def test_a_file_is_trained_repeated_and_gone_on_with(folder):
+def test_a_file_is_trained_repeated_and_resumed(folder):
     assert main(["train", "linear.toml", "max_epoch=2"]) == 0
     (first,) = (folder / "runs" / "linear").iterdir()
     assert steps_of(first) == [2, 4]
@@ -81,7 +81,7 @@ def test_a_file_is_trained_repeated_and_gone_on_with(folder):
     assert steps_of(first) == [2, 4, 6]
 
 
-def test_the_run_dir_is_that_of_the_file_if_it_names_one(folder):
+def test_the_file_can_name_the_run_dir(folder):
     assert main(["train", "linear.toml", "run_dir=here", "resume=auto"]) == 0
     assert (folder / "here" / "config.toml").is_file()
     assert not (folder / "runs").exists()
@@ -100,14 +100,14 @@ def test_the_run_dir_is_that_of_the_file_if_it_names_one(folder):
         ),
     ],
 )
-def test_what_is_wrong_with_a_file_is_one_line(folder, capsys, arguments, message):
+def test_errors_of_a_file_are_one_line(folder, capsys, arguments, message):
     assert main(["train", *arguments]) == 1
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("tpk: ")]
     assert line.startswith(message)
     assert not (folder / "runs").exists()
 
 
-def test_what_fails_in_a_training_shows_where(folder, capsys):
+def test_an_error_in_a_training_has_a_traceback(folder, capsys):
     assert main(["train", "linear.toml", "dataflow.broken=true"]) == 1
     shown = capsys.readouterr().err
     assert "Traceback" in shown
@@ -124,12 +124,12 @@ def test_a_missing_file_is_an_error_before_tensorflow_is_imported(tmp_path):
     assert "File 'nothing.toml' does not exist." in result.stderr
 
 
-def test_without_a_file_it_says_how_it_is_called(capsys):
+def test_the_file_is_a_required_argument(capsys):
     assert main(["train"]) == 2
     assert "Missing argument 'FILE'" in capsys.readouterr().err
 
 
-def test_its_command_is_how_to_go_on():
+def test_a_run_of_the_command_is_resumed_by_the_command():
     run_dir = Path("runs/a b")
     assert how_to_resume(run_dir, ["/bin/tpk", "train", "x.toml"]) == "tpk train 'runs/a b/config.toml' --resume"
     assert how_to_resume(run_dir, ["/lib/tpk/__main__.py", "train"]) == "tpk train 'runs/a b/config.toml' --resume"

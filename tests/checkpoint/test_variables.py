@@ -99,7 +99,7 @@ def test_only_what_is_there_is_read_and_another_shape_is_an_error(sess, tmp_path
         variables = [v1.get_variable("w", [3]), v1.get_variable("new", [])]
         values = read_variables(str(tmp_path / "model"), variables)
         assert list(values) == ["w"]
-        with pytest.raises(CheckpointError, match=r"'w' has shape \(3,\), the value for it \(2,\)"):
+        with pytest.raises(CheckpointError, match=r"'w' has shape \(3,\), but its value has shape \(2,\)"):
             assign_by_name(other, values, variables)
 
 

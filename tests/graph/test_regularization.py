@@ -55,7 +55,7 @@ def test_in_a_scope_of_the_model_all_of_the_model_is_regularized():
 def test_a_name_of_nothing_is_a_warning_and_a_zero(caplog):
     weights("a/kernel")
     assert evaluate(tpk.regularize_cost("kernel", tpk.l2_regularizer(0.1))) == 0
-    assert "'kernel' matches the whole name of no variable (there are a/kernel)" in caplog.text
+    assert "'kernel' does not match the whole name of any variable (a/kernel)" in caplog.text
 
 
 def test_what_layers_have_collected_is_added_up(caplog):
@@ -107,9 +107,9 @@ def test_each_tower_has_the_penalty_of_its_own_weights_once(strategy, how):
         (lambda: tpk.l2_regularizer(-1), "l2_regularizer: scale must be a number that is not negative, not -1"),
         (lambda: tpk.l1_regularizer("x"), "l1_regularizer: scale .* not 'x'"),
         (lambda: tpk.l1_regularizer(float("nan")), "l1_regularizer: scale .* not nan"),
-        (lambda: tpk.regularize_cost("(", tpk.l2_regularizer(1)), r"regularize_cost: '\(' is no regular expression"),
+        (lambda: tpk.regularize_cost("(", tpk.l2_regularizer(1)), r"regularize_cost: '\(' is not a regular expression"),
         (lambda: tpk.regularize_cost(".*", 0.1), "takes a function of a variable, such as .* got 0.1"),
-        (lambda: tpk.regularize_cost(".*", tf.abs), "of 'w', the function made .* expected a scalar tensor"),
+        (lambda: tpk.regularize_cost(".*", tf.abs), "for 'w', the function returned .* expected a scalar tensor"),
     ],
 )
 def test_what_cannot_be_is_an_error(make, message):

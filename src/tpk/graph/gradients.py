@@ -94,12 +94,12 @@ def compute_gradients(optimizer: Any, cost: Any, variables: Sequence[Any]) -> Gr
         variables: trainable variables; those without a gradient are left out.
 
     Raises:
-        TowerError: if there is no variable, or none has a gradient.
+        TowerError: if there are no variables, or no variable has a gradient.
     """
     if not variables:
         raise TowerError(
-            f"there is nothing to train: the tower of the cost {cost.name!r} has no trainable variable. Create "
-            "variables by tf.compat.v1.get_variable or tpk.layers."
+            f"the tower of the cost {cost.name!r} has no trainable variables. Create variables by "
+            "tf.compat.v1.get_variable or tpk.layers."
         )
     kinds = tf.compat.v1.train.Optimizer
     gate = kinds.GATE_NONE if all(hasattr(variable, "handle") for variable in variables) else kinds.GATE_OP

@@ -103,7 +103,7 @@ def regularize_cost(regex: str, func: Regularizer, name: str = "regularize_cost"
     if chosen and not tower:
         logger.info("regularize_cost: %s", ", ".join(map(variable_name, chosen)))
     with tf.name_scope(name) as scope:
-        # A name with a slash at the end, such as that of a scope, is used for the op as it is.
+        # A name with a slash at the end is not made unique.
         return _sum([_penalty(func, variable) for variable in chosen], scope)
 
 
@@ -128,7 +128,7 @@ def regularize_cost_from_collection(name: str = "regularize_cost") -> Any:
     """
     losses = tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.REGULARIZATION_LOSSES)
     if not losses:
-        logger.warning("regularize_cost_from_collection: no layer has a regularizer, so there is nothing to add")
+        logger.warning("regularize_cost_from_collection: no layer has a regularizer, so the result is 0")
     with tf.name_scope(name) as scope:
         return _sum(losses, scope)
 
@@ -144,7 +144,7 @@ def _penalty(func: Regularizer, variable: Any) -> Any:
     penalty = func(variable)
     if not tf.is_tensor(penalty) or penalty.shape.rank not in (0, None):
         raise ConfigError(
-            f"regularize_cost: of {name_in_tower(variable_name(variable))!r}, the function made {penalty!r}; expected "
-            "a scalar tensor. Sum it up, as tpk.l2_regularizer(1e-4) does."
+            f"regularize_cost: for {name_in_tower(variable_name(variable))!r}, the function returned {penalty!r}; "
+            "expected a scalar tensor, such as tpk.l2_regularizer(1e-4) returns."
         )
     return penalty

@@ -44,7 +44,7 @@ class NamePattern:
 
     Args:
         regex: the regular expression.
-        user: what uses it, for messages.
+        user: the class or function that uses it, for messages.
 
     Raises:
         ConfigError: if it is invalid.
@@ -55,27 +55,27 @@ class NamePattern:
         try:
             self._regex = re.compile(regex)
         except (re.error, TypeError) as error:
-            raise ConfigError(f"{user}: {regex!r} is no regular expression: {error}.") from error
+            raise ConfigError(f"{user}: {regex!r} is not a regular expression: {error}.") from error
 
     def matches(self, variable: Any) -> bool:
         """Return whether the name of `variable` matches."""
         return self._regex.fullmatch(name_in_tower(variable_name(variable))) is not None
 
     def warn_unless_any(self, variables: Iterable[Any]) -> None:
-        """Log a warning that names `variables`, if none of them matches."""
+        """Log a warning that names `variables` if none of them matches."""
         candidates = list(variables)
         if not any(map(self.matches, candidates)):
             names = ", ".join(name_in_tower(variable_name(each)) for each in candidates)
             logger.warning(
-                "%s: %r matches the whole name of no variable (there are %s)",
+                "%s: %r does not match the whole name of any variable (%s)",
                 self._user,
                 self._regex.pattern,
-                names or "none",
+                names or "there are none",
             )
 
 
 def unique_name(name: str, taken: set[str]) -> str:
-    """Return `name`, numbered if it is among `taken`, and add it to those."""
+    """Return `name`, numbered if it is in `taken`, and add the result to `taken`."""
     number, unique = 0, name
     while unique in taken:
         number += 1
@@ -112,8 +112,8 @@ def assign_values(sess: Any, values: Iterable[tuple[Any, np.ndarray]]) -> None:
     for variable, value in values:
         if not variable.shape.is_compatible_with(np.shape(value)):
             raise CheckpointError(
-                f"variable {variable_name(variable)!r} has shape {variable.shape}, the value for it "
-                f"{np.shape(value)}. Leave the name out of what is restored, or give a value of that shape."
+                f"variable {variable_name(variable)!r} has shape {variable.shape}, but its value has shape "
+                f"{np.shape(value)}. Do not restore this variable, or give a value of that shape."
             )
         array = np.asarray(value, variable.dtype.as_numpy_dtype)
         initial_value = variable.initializer.inputs[1].name

@@ -179,7 +179,7 @@ def test_every_replicate_is_treated_alike():
 def test_an_expression_that_matches_nothing_is_a_warning(processor, caplog):
     pairs = [(dense(*GRAD), var) for var in variables("a", "b")]
     assert processor.process(pairs) == pairs
-    assert f"{type(processor).__name__}: 'c' matches the whole name of no variable (there are a, b)" in caplog.text
+    assert f"{type(processor).__name__}: 'c' does not match the whole name of any variable (a, b)" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_an_expression_that_matches_nothing_is_a_warning(processor, caplog):
     ],
 )
 def test_an_invalid_expression_is_an_error(make):
-    with pytest.raises(ConfigError, match="is no regular expression"):
+    with pytest.raises(ConfigError, match="is not a regular expression"):
         make()
 
 
@@ -352,5 +352,5 @@ def test_gradients_of_other_towers_are_not_printed(capfd):
 
 
 def test_a_bad_expression_of_what_is_printed_is_an_error():
-    with pytest.raises(ConfigError, match="PrintGradient: '\\(' is no regular expression"):
+    with pytest.raises(ConfigError, match="PrintGradient: '\\(' is not a regular expression"):
         PrintGradient("(")

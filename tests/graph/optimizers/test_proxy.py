@@ -125,7 +125,7 @@ def test_what_is_no_optimizer_of_graph_mode_is_an_error(wrap, opt):
 @pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
 def test_no_gradient_at_all_is_an_error(wrap):
     w = v1.get_variable("w", initializer=1.0)
-    with pytest.raises(ConfigError, match="no gradient"):
+    with pytest.raises(ConfigError, match="no gradients|removed all gradients"):
         wrap(sgd()).apply_gradients([(None, w)])
 
 
@@ -225,7 +225,7 @@ def test_what_is_no_list_of_processors_is_an_error(processors):
 
 def test_processors_that_leave_nothing_are_an_error():
     w = v1.get_variable("w", initializer=0.0)
-    with pytest.raises(ConfigError, match=r"\(ScaleGradient\) left no gradient"):
+    with pytest.raises(ConfigError, match=r"\(ScaleGradient\) removed all gradients"):
         apply_grad_processors(sgd(), [ScaleGradient((".*", 0))]).apply_gradients([(tf.constant(1.0), w)])
 
 

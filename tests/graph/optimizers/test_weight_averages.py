@@ -205,7 +205,7 @@ def test_averages_within_averages_are_an_error():
         for _ in range(3):
             sess.run(step)
         with averaged_weights(sess):
-            with pytest.raises(SessionError, match="the average of 'w' is in its place"), averaged_weights(sess):
+            with pytest.raises(SessionError, match="'w' already has the value of its average"), averaged_weights(sess):
                 pass
             assert sess.run(w) != pytest.approx(0.3)
         assert sess.run(w) == pytest.approx(0.3)

@@ -259,7 +259,7 @@ def test_parameters_are_found_by_their_whole_names():
 
 
 def test_a_wrong_expression_for_parameters_is_an_error():
-    with pytest.raises(ConfigError, match="add_param_summary: '\\*' is no regular expression"):
+    with pytest.raises(ConfigError, match="add_param_summary: '\\*' is not a regular expression"):
         add_param_summary(("*", ["rms"]))
 
 

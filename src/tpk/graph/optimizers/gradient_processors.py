@@ -1,8 +1,8 @@
-"""Gradient processors: what happens to gradients between the cost and the optimizer.
+"""Gradient processors, which change or inspect gradients before the optimizer applies them.
 
-Processors are put in front of an optimizer by `apply_grad_processors`. They know variables by the
-name inside the tower: in a training with a replicate of the model on each device, ``conv0/.*`` means ``conv0/kernel``
-as well as ``tower1/conv0/kernel``, so that no replicate is treated differently from the others.
+`apply_grad_processors` puts processors in front of an optimizer. They match the names of variables inside the tower: if
+each device has a replica of the model, ``conv0/.*`` matches ``conv0/kernel`` and ``tower1/conv0/kernel``, so all
+replicas are treated alike.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ GradsAndVars = list[tuple[Any, Any]]
 
 
 class GradientProcessor(abc.ABC):
-    """The base of gradient processors: override `_process`.
+    """The base of gradient processors. A subclass overrides `_process`.
 
     Example:
         ```python
@@ -62,7 +62,7 @@ class GradientProcessor(abc.ABC):
 
     @abc.abstractmethod
     def _process(self, grads_and_vars: GradsAndVars) -> Iterable[tuple[Any, Any]]:
-        """Do what `process` says."""
+        """Return the processed gradients; see `process`."""
 
     def _check(self, grad: Any, var: Any) -> None:
         if grad is None or isinstance(grad, tf.IndexedSlices):
@@ -79,10 +79,10 @@ class GradientProcessor(abc.ABC):
 
 
 class FilterNoneGrad(GradientProcessor):
-    """Leaves out the variables that have no gradient.
+    """Removes variables that have no gradient.
 
     Args:
-        verbose: name them in a warning.
+        verbose: log a warning that names them.
     """
 
     def __init__(self, verbose: bool = True) -> None:
@@ -127,17 +127,17 @@ class GlobalNormClip(GradientProcessor):
 
 
 class MapGradient(GradientProcessor):
-    """Applies a function to each gradient whose variable's name matches, and leaves the others alone.
+    """Applies a function to the gradients of variables whose names match.
 
-    If no name matches, there is a warning. Variables without a gradient stay without.
+    If no name matches, there is a warning. Variables without a gradient are ignored.
 
     Args:
-        func: takes the gradient, or the gradient and the variable, as arguments without default, and returns the new
-            gradient; or None, and the variable is not updated. Sparse gradients come as `tf.IndexedSlices`.
+        func: takes the gradient, or the gradient and the variable, as arguments without defaults. It returns the new
+            gradient, or None to skip the update of the variable. Sparse gradients are `tf.IndexedSlices`.
         regex: a regular expression that matches the whole name of a variable inside its tower.
 
     Raises:
-        ConfigError: if `func` takes something else, or `regex` is invalid.
+        ConfigError: if `func` takes other arguments, or `regex` is invalid.
 
     Example:
         ```python
@@ -335,7 +335,7 @@ class _GradientProcessingOptimizer(ProxyOptimizer):
             pairs = processor.process(pairs)
         if all(grad is None for grad, _ in pairs):
             names = ", ".join(type(processor).__name__ for processor in self._processors)
-            raise ConfigError(f"the gradient processors ({names}) left no gradient, so there is nothing to train.")
+            raise ConfigError(f"the gradient processors ({names}) removed all gradients.")
         return self._opt.apply_gradients(pairs, global_step=global_step, name=name)
 
 
@@ -374,7 +374,7 @@ def _with_two_arguments(func: Callable[..., Any]) -> Callable[[Any, Any], Any]:
     if required == 2:
         return func
     raise ConfigError(
-        f"MapGradient calls func(grad) or func(grad, var), and cannot call {func!r} in either way. "
+        f"MapGradient calls func(grad) or func(grad, var), but {func!r} does not take these arguments. "
         "Wrap it: lambda grad: ..."
     )
 

@@ -144,7 +144,7 @@ class DynamicLossScaleOptimizer(ProxyOptimizer):
             good_steps = tf.where(finite & ~grows, good_steps, tf.zeros_like(good_steps))
             skipped = self._skipped_in_a_row.read_value()
             skipped = tf.where(finite, tf.zeros_like(skipped), skipped + tf.cast(scale <= 1, tf.int64))
-            # The assigned values depend on `finite`, so on all gradients, which thus use the old scale.
+            # The assigned values depend on `finite`, and so on all gradients: these use the old scale.
             return tf.group(
                 self._scale.assign(tf.where(finite, larger, smaller), read_value=False),
                 self._good_steps.assign(good_steps, read_value=False),

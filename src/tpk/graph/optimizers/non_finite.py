@@ -94,9 +94,10 @@ def fail_unless(condition: Any, tensors: Sequence[tuple[str, Any]], sender: str,
 
 
 def check_each_finite(tensors: Sequence[tuple[str, Any]], sender: str, after: Iterable[Any] = ()) -> Any:
-    """Return an op like that of `check_all_finite`, for very many tensors: it adds only one op for each.
+    """Return an op that fails like the op of `check_all_finite`. It is meant for very many tensors.
 
-    The graph is built in a fraction of the time, but each run computes all numbers of the message.
+    It adds only one op for each tensor, so the graph is built much faster. But each run counts all elements that the
+    message would report.
 
     Args:
         tensors: as in `check_all_finite`.
@@ -144,8 +145,8 @@ def skip_non_finite(update_ops: Iterable[Any]) -> None:
     otherwise never be finite again.
 
     Args:
-        update_ops: ops that assign to, add to or subtract from a variable, or the return values of such calls. Others
-            are ignored.
+        update_ops: ops that assign to, add to or subtract from a variable, or the return values of the methods that
+            create them. Other ops are ignored.
     """
     for update in update_ops:
         op = getattr(update, "op", update)

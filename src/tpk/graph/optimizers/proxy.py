@@ -58,7 +58,7 @@ class ProxyOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
         """
         pairs = [(grad, var) for grad, var in grads_and_vars if grad is not None]
         if not pairs:
-            raise ConfigError(f"{self.get_name()}.apply_gradients was given no gradient, so there is nothing to train.")
+            raise ConfigError(f"{self.get_name()}.apply_gradients got no gradients: all of them are None.")
         # Before any scope is opened: wrapped or not, an optimizer's variables have the same names.
         with tf.init_scope():
             self._create_slots([var for _, var in pairs])

@@ -32,7 +32,7 @@ def averaged_weights(sess: Any) -> Iterator[None]:
 
     Raises:
         ConfigError: if the graph has no averages.
-        SessionError: if it is called within itself.
+        SessionError: if it is nested.
 
     Example:
         ```python
@@ -132,7 +132,7 @@ class WeightAverages:
     Attributes:
         variables: the variables.
         averages: their averages, in the same order; not trainable, saved in checkpoints.
-        num_updates: how many updates there were, an ``int64`` variable that is saved, too.
+        num_updates: the number of updates, an ``int64`` variable that is also saved.
     """
 
     def __init__(self, variables: Sequence[Any], decay: float) -> None:
@@ -150,7 +150,7 @@ class WeightAverages:
             swaps = [_build_swap(var, average) for var, average in zip(self.variables, self.averages, strict=True)]
             self._swap_in = tf.group(*(swap_in for swap_in, _ in swaps))
             self._swap_out = tf.group(*(swap_out for _, swap_out in swaps))
-        # Within a branch of control flow, too, it is the graph around that has the averages.
+        # The averages belong to the surrounding graph, even if they are created in a branch.
         self.variables[0].graph.add_to_collection(WEIGHT_AVERAGES_KEY, self)
 
     def average(self, variable: Any) -> Any:
@@ -172,18 +172,18 @@ class WeightAverages:
 
     @contextmanager
     def swapped_in(self, sess: Any) -> Iterator[None]:
-        """Within the context, the variables have the values of their averages, unless there was no update yet.
+        """Within the context, the variables have the values of their averages, if these were updated before.
 
         Args:
             sess: the raw session.
 
         Raises:
-            SessionError: if it is called within itself.
+            SessionError: if it is nested.
         """
         if sess in self._swapped:
             raise SessionError(
-                f"the average of {variable_name(self.variables[0])!r} is in its place already, in this session. "
-                "Use averaged weights once, on the outside."
+                f"{variable_name(self.variables[0])!r} already has the value of its average in this session. Do not "
+                "nest averaged_weights."
             )
         if not sess.run(self.num_updates):
             yield
@@ -201,7 +201,7 @@ def _build_swap(variable: Any, average: Any) -> tuple[Any, Any]:
     """Return the ops that assign `average` to `variable`, and that restore the variable's own value.
 
     Resource variables share the memory of an assigned value until one of them changes. So nothing is copied, and the
-    variable that holds the own value in between, and is empty otherwise, needs no additional memory.
+    variable that holds the original value during the swap, and is empty otherwise, needs no additional memory.
     """
     with colocate_with(variable):
         own = tf.compat.v1.Variable(

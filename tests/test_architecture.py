@@ -35,11 +35,14 @@ BUDGETS = {
     "checkpoint": 1320,
     "cli": 2150,
     "cluster": 920,
+    "graph": 2540,
     "monitors": 990,
     "plugin": 1420,
+    "predict": 1120,
     "session": 775,
     "strategies": 2150,
     "testing": 1200,
+    "tower": 1020,
     "train": 2930,
 }
 """The code lines that a room may have: without blank lines, comments and docstrings."""

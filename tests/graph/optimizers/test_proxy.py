@@ -125,7 +125,7 @@ def test_what_is_no_optimizer_of_graph_mode_is_an_error(wrap, opt):
 @pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
 def test_no_gradient_at_all_is_an_error(wrap):
     w = v1.get_variable("w", initializer=1.0)
-    with pytest.raises(ConfigError, match="no gradients|removed all gradients"):
+    with pytest.raises(ConfigError, match=r"no gradients|removed all gradients"):
         wrap(sgd()).apply_gradients([(None, w)])
 
 

@@ -36,7 +36,7 @@ BUDGETS = {
     "cli": 2150,
     "cluster": 920,
     "graph": 2540,
-    "monitors": 990,
+    "monitors": 980,
     "plugin": 1420,
     "predict": 1120,
     "session": 775,

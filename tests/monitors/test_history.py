@@ -24,7 +24,7 @@ def history():
 
 
 def test_every_value_is_kept_with_its_step(history):
-    assert history.names == ["cost", "error"]
+    assert list(history) == ["cost", "error"]
     assert history.of("cost") == [(10, 0.5), (20, math.inf)]
     assert history.latest("cost") == math.inf
     assert history.latest("error") == 1.0

@@ -232,7 +232,7 @@ def test_a_monitor_that_was_failing_at_the_checkpoint_keeps_its_output(trainer, 
 
     killed, writer = monitors()
     killed.put_scalar("cost", 1)
-    killed.flush()
+    writer.flush()
     before = content(writer)
     writer.state_dict = lambda: 1 / 0  # as on a full disk
     state = killed.state_dict()

@@ -259,11 +259,8 @@ class Isolation:
 
 def report_methods_of(monitor: Monitor) -> list[str]:
     """Return the report methods that `monitor` overrides."""
-    return [
-        name
-        for name in REPORT_METHODS
-        if name in vars(monitor) or getattr(type(monitor), name) is not getattr(Monitor, name)
-    ]
+    own, kind = vars(monitor), type(monitor)
+    return [name for name in REPORT_METHODS if name in own or getattr(kind, name) is not getattr(Monitor, name)]
 
 
 def in_run_dir(monitor: Monitor, filename: Path) -> Path:

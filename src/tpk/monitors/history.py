@@ -204,11 +204,6 @@ class History(Mapping[str, np.ndarray]):
             original = name.removeprefix("scalar/")
             self.add(original if original in POSITION_COLUMNS else name, epoch, step, float(value))
 
-    @property
-    def names(self) -> list[str]:
-        """The names of the scalars reported so far, in the order of their first reports."""
-        return list(self)
-
     def add(self, name: str, epoch: int, step: int, value: int | float) -> None:
         """Add a value."""
         series = self._series.setdefault(name, _Series())
@@ -273,7 +268,7 @@ class History(Mapping[str, np.ndarray]):
         return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
 
     def _html_image(self) -> str:
-        names = self.names[:_PLOTS_IN_NOTEBOOK]
+        names = list(self)[:_PLOTS_IN_NOTEBOOK]
         if not names or importlib.util.find_spec("matplotlib") is None:
             return ""
         # pyplot would keep the figure, and show it a second time.

@@ -168,10 +168,6 @@ class Monitors:
         stamped.wall_time = self._clock()
         self._hand_on("process_event", stamped)
 
-    def flush(self) -> None:
-        """Let every monitor write or send everything that has arrived."""
-        self._hand_on("flush")
-
     def step_means(self) -> dict[str, float]:
         """Return the means, over the epoch so far, of the scalars that `run_step` has reported."""
         return {name: total / count for name, (total, count) in self._step_sums.items()}
@@ -188,7 +184,7 @@ class Monitors:
     @property
     def names(self) -> list[str]:
         """The names of the scalars reported so far."""
-        return self.history.names
+        return list(self.history)
 
     def get_latest(self, name: str) -> float:
         """Return the last value of the scalar `name`.

@@ -183,9 +183,8 @@ def _interrupts_for_the_shell() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    former, descriptor = signal.signal(signal.SIGINT, signal.default_int_handler), signal.set_wakeup_fd(-1)
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
     finally:
-        signal.set_wakeup_fd(descriptor)
         signal.signal(signal.SIGINT, former)

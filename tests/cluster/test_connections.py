@@ -33,7 +33,7 @@ def has_ended(connection):
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
-def test_who_waits_for_an_answer_is_freed(listener, name):
+def test_a_run_that_waits_for_an_answer_is_aborted(listener, name):
     with connect("127.0.0.1", listener) as waiting:
         assert Connections([f"{name}:{listener}"]).hang_up([f"{name}:{listener}"]) == 1
         assert waiting.recv(1) == b""

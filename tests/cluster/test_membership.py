@@ -48,7 +48,7 @@ def names(members):
     return [each.name for each in members]
 
 
-def test_who_has_not_come_is_missing_and_no_failure():
+def test_a_process_that_has_not_started_is_missing_but_not_failed():
     world = World()
     world.members.note({1: world.states[1]})
     world.now = 299
@@ -95,7 +95,7 @@ def test_a_worker_that_is_silent_is_gone_once_it_does_not_listen_or_after_the_ti
     assert world.members.staying() == []
 
 
-def test_who_gives_signs_lives_even_if_it_seems_not_to_listen(world):
+def test_a_process_with_heartbeats_is_alive_even_if_its_port_is_closed(world):
     world.refused.update(WORKERS)
     for _ in range(5):
         world.now += 2
@@ -103,7 +103,7 @@ def test_who_gives_signs_lives_even_if_it_seems_not_to_listen(world):
         assert world.members.to_blame() == []
 
 
-def test_an_old_state_on_another_board_is_no_sign_of_life(world):
+def test_an_old_state_on_another_board_is_not_a_sign_of_life(world):
     old = world.states[1]
     world.beat(1)
     world.now = 2.5
@@ -114,13 +114,13 @@ def test_an_old_state_on_another_board_is_no_sign_of_life(world):
     assert world.members.to_blame() == [f"{RANK_1} is gone: nothing listens at its address any more"]
 
 
-def test_another_process_at_the_address_of_one_that_has_not_left_is_no_member(world):
+def test_another_process_at_the_address_of_a_member_replaces_it(world):
     world.states[1] = WorkerState.first(world.cluster, 1)
     world.beat(1)
     assert world.members.to_blame() == [f"{RANK_1} is gone: another process has taken its place"]
 
 
-def test_who_fails_because_of_another_is_not_to_blame(world):
+def test_a_process_that_fails_because_of_another_is_not_to_blame(world):
     world.beat(1, phase=LEFT, failure="PeerError: rank 2 is gone", is_own_failure=False)
     assert world.members.to_blame() == [f"{RANK_1} has ended its training because rank 2 is gone"]
     world.beat(2, phase=LEFT, failure="ValueError: x")
@@ -137,7 +137,7 @@ def test_that_a_server_is_gone_is_the_fault_of_no_worker():
     assert [blame.partition(" has given")[0] for blame in world.members.to_blame()] == [SERVER]
 
 
-def test_who_has_left_before_it_came_where_others_wait_is_to_blame_and_nobody_else(world):
+def test_a_process_that_left_before_a_wait_that_others_begin_is_to_blame(world):
     world.beat(1, phase=LEFT, counts={"step": 7})
     assert world.members.to_blame(world.wait("step", 7)) == []
     assert world.members.to_blame(world.wait("step", 8)) == [f"{RANK_1} has ended its training, after 7 steps"]
@@ -148,7 +148,7 @@ def test_who_has_left_before_it_came_where_others_wait_is_to_blame_and_nobody_el
     assert names(world.members.staying()) == [RANK_2]
 
 
-def test_who_is_late_is_waited_for_until_the_barrier_ends(world):
+def test_a_late_process_is_waited_for_until_the_barrier_timeout(world):
     wait = world.wait("step", 3)
     world.beat(1, counts={"step": 3})
     world.beat(2, counts={"step": 2})
@@ -161,7 +161,7 @@ def test_who_is_late_is_waited_for_until_the_barrier_ends(world):
     ]
 
 
-def test_who_waits_at_another_point_is_told_after_a_while(world):
+def test_a_process_that_waits_at_another_point_is_reported(world):
     wait = world.wait("step", 3)
     world.beat(1, counts={"step": 3})
     world.beat(2, counts={"step": 2, "gather": 1})

@@ -16,7 +16,7 @@ STRATEGIES = [tpk.CollectiveStrategy, tpk.DistributedReplicatedStrategy, tpk.Dis
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("option", ["start", "heartbeat", "late_warning", "barrier"])
 @pytest.mark.parametrize("value", [0, -1.0, "60", True])
-def test_a_time_that_cannot_be_is_an_error_that_names_the_option(strategy, option, value):
+def test_an_invalid_timeout_is_an_error_that_names_it(strategy, option, value):
     with pytest.raises(
         tpk.ConfigError, match=re.escape(f"Timeouts({option}={value!r}): expected a positive number of seconds")
     ):

@@ -10,7 +10,7 @@ from tpk.graph.scopes import check_can_be_collected
 v1 = tf.compat.v1
 
 
-def test_what_is_added_to_a_frozen_collection_does_not_last():
+def test_additions_to_a_frozen_collection_are_discarded():
     with tf.Graph().as_default():
         v1.add_to_collection("frozen", "before")
         with pytest.raises(ValueError, match="mine"), freeze_collection(["frozen", "new"]):
@@ -27,7 +27,7 @@ def contents(*keys):
     return [v1.get_collection(key) for key in keys]
 
 
-def test_collections_are_restored_to_what_they_held():
+def test_collections_are_restored_to_their_previous_items():
     with tf.Graph().as_default():
         for key in ("one", "two"):
             v1.add_to_collection(key, "before")
@@ -75,13 +75,13 @@ AROUND = {
 
 
 @pytest.mark.parametrize(("around", "build"), AROUND.values(), ids=AROUND)
-def test_what_is_made_inside_of_control_flow_cannot_be_collected(control_flow, around, build):
+def test_tensors_inside_control_flow_cannot_be_collected(control_flow, around, build):
     message = f"the cost is created inside {around}, so it cannot be used outside.* Take it out."
     with tf.Graph().as_default(), pytest.raises(ConfigError, match=message):
         build()
 
 
-def test_what_is_made_beside_it_can(control_flow):
+def test_tensors_outside_control_flow_can_be_collected(control_flow):
     with tf.Graph().as_default():
         tf.cond(tf.ones([]) > 0, lambda: tf.zeros([]), lambda: tf.ones([]))
         with tf.xla.experimental.jit_scope(), tf.device("/cpu:0"), tf.control_dependencies([collect()]):
@@ -90,7 +90,7 @@ def test_what_is_made_beside_it_can(control_flow):
             collect()
 
 
-def test_a_function_without_a_graph_around_it_has_collections_of_its_own():
+def test_a_function_without_an_outer_graph_has_its_own_collections():
     v1.wrap_function(collect, [])
     tf.function(collect, autograph=False)()
     with pytest.raises(ConfigError, match=r"a tf\.cond"):

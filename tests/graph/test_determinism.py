@@ -48,7 +48,7 @@ def test_all_that_the_training_runs_is_found_and_nothing_else():
     ]
 
 
-def test_what_tpk_draws_is_not_among_them():
+def test_random_ops_of_tpk_are_not_stateful():
     hidden = layers.dropout(layers.dense(tf.ones([3, 4]), 5), 0.5, training=True)
     noisy = hidden + random.normal([3, 5]) + random.truncated_normal([3, 5]) + random.uniform([3, 5])
     noisy += tf.cast(random.shuffle([1, 2, 3, 4, 5]), tf.float32)
@@ -149,7 +149,7 @@ def test_loops_of_tensorflow_1_are_no_endless_ones():
     assert unordered_updates(train_op) == []
 
 
-def test_unordered_updates_are_refused_where_it_matters():
+def test_unordered_updates_are_an_error_in_deterministic_trainings():
     racing = v1.get_variable("racing", [2])
     check_updates_are_ordered([racing.assign_add([1.0, 1.0])])
     with pytest.raises(ConfigError, match="deterministic training was requested, but racing: updated while"):

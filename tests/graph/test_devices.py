@@ -44,7 +44,7 @@ def test_counts_indices_and_strings_become_strings(gpus, count, devices, expecte
 
 
 @pytest.mark.parametrize("devices", [0, -1, True, 1.5])
-def test_what_is_neither_count_nor_indices_nor_strings_is_an_error(gpus, devices):
+def test_invalid_devices_are_an_error(gpus, devices):
     with pytest.raises(ConfigError, match=r"devices=.*: expected a positive count, indices, or device strings"):
         resolve_devices(devices)
 
@@ -56,12 +56,12 @@ def test_each_device_holds_one_tower(gpus, devices):
 
 
 @pytest.mark.parametrize("name", ["gpu0", "2", "/cpu", "/tpu:0", "/gpu:*", ""])
-def test_a_string_that_is_no_device_is_an_error(gpus, name):
+def test_an_invalid_device_string_is_an_error(gpus, name):
     with pytest.raises(ConfigError, match=r"is not a device; expected a string such as '/gpu:0'"):
         resolve_devices([name])
 
 
-def test_an_index_that_cannot_be_is_an_error(gpus):
+def test_an_index_without_a_device_is_an_error(gpus):
     with pytest.raises(ConfigError, match="'/cpu:-1' is not a device"):
         resolve_devices([-1])
 
@@ -127,7 +127,7 @@ def test_the_session_gets_the_gpus_as_they_are_split(gpus):
     assert virtual_devices(add_logical_devices(adapted, [])) == [[], [1024, 2048], []]
 
 
-def test_the_session_gets_no_more_gpus_than_it_may_see_and_what_the_user_says_of_them(gpus):
+def test_the_session_sees_only_visible_gpus_and_keeps_the_users_options(gpus):
     gpus(3, gpu1=[1024, 2048])
     config = v1.ConfigProto()
     config.gpu_options.visible_device_list = "2,1"
@@ -160,7 +160,7 @@ def told(gpus, caplog):
     ("devices", "places"),
     [(None, "one logical CPU device"), (2, "2 logical CPU devices"), ([0, 1], "2 logical CPU devices")],
 )
-def test_no_gpu_where_some_may_be_meant_is_a_warning_once(told, devices, places):
+def test_missing_gpus_are_a_single_warning(told, devices, places):
     resolve_devices(devices)
     resolve_devices(devices)
     (message,) = told()

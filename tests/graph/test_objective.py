@@ -23,7 +23,7 @@ def trainables(*names):
     return [v1.get_variable(name, []) for name in names]
 
 
-def test_a_single_cost_is_what_the_tower_function_returns():
+def test_a_single_cost_is_the_output_of_the_tower_function():
     cost = tf.ones([])
     assert objective().cost_in(cost) is cost
 
@@ -39,7 +39,7 @@ def test_an_output_without_the_named_cost_is_an_error(output):
         objective("g").cost_in(output)
 
 
-def test_several_costs_where_one_is_wanted_are_an_error():
+def test_several_costs_instead_of_one_are_an_error():
     with pytest.raises(TowerError, match=r"must return the cost, a scalar tensor; it returned {'g': "):
         objective().cost_in({"g": tf.ones([])})
 
@@ -76,12 +76,12 @@ def test_a_pattern_that_no_variable_matches_is_an_error_that_lists_them():
         objective("c", "x/").select(trainables("tower1/g/w", "tower1/d/w"), "tower1")
 
 
-def test_a_tower_without_variables_is_left_to_those_who_compute_gradients():
+def test_selecting_from_no_variables_is_not_an_error():
     assert objective("", "x/").select([]) == []
 
 
 @pytest.mark.parametrize("pattern", ["g/(", "*", None])
-def test_a_pattern_that_is_no_regular_expression_is_an_error(pattern):
+def test_an_invalid_regular_expression_is_an_error(pattern):
     with pytest.raises(ConfigError, match=r"Objective\(variables=.*\): expected a regular expression"):
         objective("", pattern)
 

@@ -253,7 +253,7 @@ def test_float32_leaves_the_function_alone():
     assert in_precision(func, "float32") is func
 
 
-def test_an_error_in_the_model_says_what_mixed_precision_does():
+def test_an_error_in_the_model_has_a_note_about_mixed_precision():
     with pytest.raises((TypeError, ValueError)) as raised:
         build(lambda x: x * v1.get_variable("w", [], tf.float32), "bfloat16", np.float32(1))
     assert any("computes in bfloat16" in note for note in raised.value.__notes__)
@@ -269,7 +269,7 @@ def test_an_unknown_precision_is_an_error():
         in_precision(Linear().build_graph, None)
 
 
-def test_what_is_no_function_is_refused_in_any_precision():
+def test_a_model_that_is_not_callable_is_an_error_in_any_precision():
     trainer = tpk.SingleCostTrainer(precision="bfloat16")
     with pytest.raises(tpk.TowerError, match="callable"):
         trainer.setup_graph(Linear().get_input_signature(), tpk.FeedInput(batches(1)), None, Linear().optimizer)

@@ -48,7 +48,7 @@ def all_differ(values):
 
 
 @pytest.mark.parametrize("op", OPS)
-def test_what_is_drawn_depends_on_step_and_seeds_and_name_only(op):
+def test_random_numbers_depend_only_on_the_step_the_seeds_and_the_name(op):
     build = OPS[op]
     steps = drawn(build, range(4))
     assert all_differ([*steps, drawn(build, seed=8), drawn(lambda: build(seed=1)), drawn(lambda: build(name="other"))])
@@ -57,7 +57,7 @@ def test_what_is_drawn_depends_on_step_and_seeds_and_name_only(op):
     assert is_same(drawn(lambda: build(seed=1)), drawn(lambda: build(seed=1)))
 
 
-def test_what_else_is_in_the_graph_does_not_matter():
+def test_random_numbers_do_not_depend_on_other_ops_in_the_graph():
     def among_others():
         random.normal([3])
         tf.random.normal([5])
@@ -108,7 +108,7 @@ def test_the_first_op_may_be_in_a_branch_or_a_scope():
         assert not v1.trainable_variables()
 
 
-def test_the_first_op_may_be_where_variables_are_reused():
+def test_the_first_random_op_may_be_in_a_reusing_scope():
     def build():
         with v1.variable_scope("shared", reuse=True):
             return random.normal([4])
@@ -248,7 +248,7 @@ def test_dropout_keeps_the_mean_and_passes_gradients_through_the_mask(rate):
     assert y.mean() == pytest.approx(2, abs=5 * 2 * (0.3 / 0.7 / 20_000) ** 0.5)
 
 
-def test_dropout_of_what_is_not_finite_is_zero():
+def test_dropout_of_infinite_values_is_zero():
     kept = drawn(lambda: random.dropout(tf.fill([100], np.inf), 0.5))
     assert set(kept) == {0, np.inf}
 
@@ -295,7 +295,7 @@ def control_flow_v1():
         v1.enable_control_flow_v2()
 
 
-def test_what_may_run_several_times_in_a_step_is_refused():
+def test_code_that_may_run_several_times_in_a_step_is_an_error():
     def loop():
         tf.while_loop(lambda i: i < 3, lambda i: i + tf.cast(random.normal([], name="noise"), tf.int32), [0])
 

@@ -58,7 +58,7 @@ def test_a_name_of_nothing_is_a_warning_and_a_zero(caplog):
     assert "'kernel' does not match the whole name of any variable (a/kernel)" in caplog.text
 
 
-def test_what_layers_have_collected_is_added_up(caplog):
+def test_collected_penalties_of_layers_are_added(caplog):
     assert evaluate(tpk.regularize_cost_from_collection()) == 0
     assert "no layer has a regularizer" in caplog.text
     ones = v1.ones_initializer()
@@ -70,7 +70,7 @@ def test_what_layers_have_collected_is_added_up(caplog):
 
 @pytest.mark.parametrize("strategy", ["single", "replicated", "parameter_server"])
 @pytest.mark.parametrize("how", ["by name", "from the collection"])
-def test_each_tower_has_the_penalty_of_its_own_weights_once(strategy, how):
+def test_each_tower_adds_the_penalty_of_its_own_weights_once(strategy, how):
     penalties = []
 
     def cost(x):

@@ -40,7 +40,7 @@ def test_a_second_call_in_a_scope_shares_variables():
     assert embed.__doc__ == "Its docstring stays."
 
 
-def test_each_graph_has_a_first_call_of_its_own():
+def test_each_graph_has_its_own_first_call():
     embed(tf.ones([2, 4]))
     with tf.Graph().as_default():
         embed(tf.ones([2, 4]))
@@ -137,7 +137,7 @@ def network(x):
     return tpk.layers.dense(tpk.layers.dense(x, 3, name="hidden"), 1, name="out")
 
 
-def test_a_getter_replaces_what_a_layer_gets_and_no_names(graph):
+def test_a_getter_replaces_the_variables_of_a_layer_but_not_their_names(graph):
     asked = []
 
     def without_biases(getter, name, *args, **kwargs):
@@ -196,7 +196,7 @@ def test_frozen_variables_get_no_gradient_through_the_graph_that_got_them():
 
 
 @pytest.mark.parametrize("stop_gradient", [True, False])
-def test_frozen_variables_may_be_kept_out_of_what_is_trained(stop_gradient):
+def test_frozen_variables_may_be_left_out_of_the_trainable_variables(stop_gradient):
     x = tf.ones([2, 4])
     for reuse in (None, True):
         with v1.variable_scope("", reuse=reuse), tpk.freeze_variables(stop_gradient, skip_collection=True):
@@ -212,14 +212,14 @@ def test_frozen_variables_may_be_kept_out_of_what_is_trained(stop_gradient):
         sess.run(v1.get_collection("update_ops"))
 
 
-def test_a_variable_that_is_not_trained_anyway_stays_what_it_is():
+def test_a_non_trainable_variable_is_not_changed_by_freezing():
     with tpk.freeze_variables(skip_collection=True):
         v = v1.get_variable("v", initializer=1.0, trainable=False)
     assert v.assign(2.0) is not None
     assert names("model_variables") == []
 
 
-def test_what_is_frozen_in_a_tower_of_16_bits_is_the_variable():
+def test_freezing_in_a_16_bit_tower_freezes_the_variable():
     def tower(x):
         with tpk.freeze_variables(skip_collection=True):
             return tf.reduce_sum(network(x))

@@ -24,7 +24,7 @@ def ops():
         yield one.op, two.op, both, after
 
 
-def test_what_runs_along_is_found_in_every_structure(ops):
+def test_ops_that_run_with_a_fetch_are_found_in_every_structure(ops):
     one, two, both, after = ops
     dependencies = FetchDependencies([one, two])
     sparse = tf.SparseTensor([[0]], tf.identity(two.outputs[0]), [1])
@@ -238,7 +238,7 @@ def test_any_structure_may_be_the_train_op():
     assert (ends.counted, ends.completed) == (3, 3)
 
 
-def test_a_restored_step_goes_on(tmp_path):
+def test_a_restored_step_continues(tmp_path):
     class T(tpk.Trainer):
         def __init__(self):
             super().__init__()

@@ -176,7 +176,7 @@ def test_inference_towers_are_compiled():
     assert predict.executed[MAIN_DEVICE, "MatMul"] == 0
 
 
-def test_what_cannot_be_compiled_runs_beside_it():
+def test_ops_that_cannot_be_compiled_run_uncompiled():
     class Mixed(Small):
         def build_graph(self, x, label):
             (x,) = tf.numpy_function(lambda values: [values * 2], [x], [tf.float32])
@@ -201,6 +201,6 @@ def test_without_xla_it_is_an_error(monkeypatch):
     tpk.SingleCostTrainer()
 
 
-def test_a_word_is_no_flag():
+def test_a_string_is_not_a_flag():
     with pytest.raises(tpk.ConfigError, match="SimpleTrainer: xla must be True or False, not 'no'"):
         tpk.SimpleTrainer(xla="no")

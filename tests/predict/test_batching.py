@@ -47,14 +47,14 @@ def rows(count):
     return np.random.default_rng(0).standard_normal([count, 3], dtype=np.float32)
 
 
-def test_many_threads_get_what_each_asked_for(offline, by_numpy):
+def test_many_threads_get_their_own_results(offline, by_numpy):
     x = rows(400)
     with MultiThreadAsyncPredictor(offline, max_batch=8) as batched, ThreadPoolExecutor(16) as threads:
         found = list(threads.map(batched, x))
     np.testing.assert_allclose([row[0] for row in found], by_numpy(x), rtol=1e-5, atol=1e-5)
 
 
-def test_what_waits_is_computed_together_up_to_the_maximum(held, by_numpy):
+def test_waiting_requests_are_computed_together_up_to_the_maximum(held, by_numpy):
     x = rows(12)
     with MultiThreadAsyncPredictor(held, max_batch=5) as batched:
         futures = [batched.put_task([x[0]])]
@@ -139,7 +139,7 @@ def test_requests_of_different_shapes_are_computed_apart():
         assert [float(future.result(TIMEOUT)["s"]) for future in futures] == [1, 2, 3, 2, 1]
 
 
-def test_closing_finishes_what_is_under_way_and_fails_what_waits(held, by_numpy):
+def test_closing_finishes_the_current_batch_and_fails_waiting_requests(held, by_numpy):
     x = rows(3)
     batched = MultiThreadAsyncPredictor(held)
     under_way = batched.put_task([x[0]])

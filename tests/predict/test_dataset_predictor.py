@@ -62,7 +62,7 @@ def test_a_datapoint_that_does_not_fit_is_told_by_its_number(config_of, batches)
         assert caught.value.__notes__ == ["This was at datapoint 1 of the dataflow."]
 
 
-def test_what_is_no_config_or_no_dataflow_is_refused(config_of, model):
+def test_an_invalid_config_or_dataflow_is_an_error(config_of, model):
     with pytest.raises(ConfigError, match="takes a PredictConfig"):
         SimpleDatasetPredictor(model, [])
     with pytest.raises(ConfigError, match="takes an iterable"):
@@ -107,7 +107,7 @@ def test_processes_give_the_same_in_the_same_order_and_a_dead_one_is_named(no_pr
 
 @need_workers
 @pytest.mark.timeout(TIMEOUT + 60)
-def test_what_fails_in_a_worker_is_raised_here_with_its_cause(no_process_stays):
+def test_an_error_in_a_worker_is_raised_with_its_cause(no_process_stays):
     flow = [[np.ones([1, 3], np.float32)], [np.ones([1, 4], np.float32)]]
     with MultiProcessDatasetPredictor(config_for_workers(), flow, 1, ordered=False, devices=["/cpu:0"]) as predictor:
         results = predictor.get_result()
@@ -138,7 +138,7 @@ def test_a_process_begins_with_the_function_of_worker_init(tmp_path, monkeypatch
         MultiProcessDatasetPredictor(config, [], 1, worker_init=build)
 
 
-def test_a_model_that_cannot_be_sent_is_told():
+def test_a_model_that_cannot_be_pickled_is_an_error():
     lock = threading.Lock()
 
     def build(x):

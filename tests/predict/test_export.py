@@ -152,7 +152,7 @@ def test_a_frozen_graph_is_imported(images, expected, tmp_path):
     np.testing.assert_allclose(outputs[1], expected, rtol=1e-5)
 
 
-def test_a_frozen_graph_has_neither_variables_nor_what_only_a_training_needs(tmp_path):
+def test_a_frozen_graph_has_no_variables_and_no_training_ops(tmp_path):
     ModelExporter(config(device="/cpu:0")).export_frozen(tmp_path / "model.pb")
     graph_def = v1.GraphDef.FromString((tmp_path / "model.pb").read_bytes())
     nodes = [*graph_def.node, *(node for function in graph_def.library.function for node in function.node_def)]
@@ -280,7 +280,7 @@ def test_a_table_cannot_be_frozen(with_table, tmp_path):
 # Errors.
 
 
-def test_what_is_there_already_is_refused_and_left_as_it_is(tmp_path):
+def test_existing_files_are_an_error_and_not_changed(tmp_path):
     (tmp_path / "model").mkdir()
     (tmp_path / "file").write_text("mine")
     exporter = ModelExporter(config())
@@ -294,7 +294,7 @@ def test_what_is_there_already_is_refused_and_left_as_it_is(tmp_path):
 
 
 @pytest.mark.parametrize("what", ["weights", "outputs", "inputs", "writing"])
-def test_an_export_that_fails_leaves_nothing(what, tmp_path, monkeypatch):
+def test_a_failed_export_leaves_no_files(what, tmp_path, monkeypatch):
     def fail(*args, **kwargs):
         raise tf.errors.ResourceExhaustedError(None, None, "no space left on device")
 
@@ -343,7 +343,7 @@ def test_operations_that_tensorflow_lite_lacks_are_named(tmp_path):
         ({"f": Signature(["cost"], ["image"])}, InputError, "depend on 'label', which is not among the inputs"),
     ],
 )
-def test_a_signature_that_cannot_be_is_an_error(signatures, error, message, tmp_path):
+def test_an_invalid_signature_is_an_error(signatures, error, message, tmp_path):
     with pytest.raises(error, match=message):
         ModelExporter(config()).export_savedmodel(tmp_path / "model", signatures)
     assert not list(tmp_path.iterdir())
@@ -371,7 +371,7 @@ def test_a_path_that_tensorflow_would_take_for_a_pattern_is_refused(tmp_path):
         ModelExporter(config()).export_savedmodel(tmp_path / "model[1]")
 
 
-def test_a_place_that_cannot_be_written_to_is_told(tmp_path):
+def test_a_path_that_cannot_be_written_is_an_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"file.* could not be written"):
         ModelExporter(config()).export_frozen(tmp_path / "file" / "model.pb")

@@ -103,7 +103,7 @@ def test_several_predictors_are_spread_over_the_devices(model, by_numpy, batches
     assert look.epochs == 3
 
 
-def test_what_cannot_be_had_is_an_error_at_once(model):
+def test_invalid_names_are_an_error_at_once(model):
     trainer = tpk.SingleCostTrainer()
     source = tpk.TensorInput(lambda: [tf.ones([4, 3]), tf.zeros([4, 2])])
     trainer.setup_graph(model.get_input_signature(), source, model.build_graph, model.get_optimizer)
@@ -122,7 +122,7 @@ def test_what_cannot_be_had_is_an_error_at_once(model):
             trainer.get_predictor(*arguments)
 
 
-def test_too_early_and_too_late_are_told(model):
+def test_predicting_too_early_or_too_late_is_an_error(model):
     with pytest.raises(TrainerStateError, match="Call setup_graph"):
         tpk.SingleCostTrainer().get_predictor(["x"], ["prediction"])
 

@@ -14,7 +14,7 @@ from tpk.errors import ConfigError, InputError, SessionError
 from tpk.predict import FeedfreePredictor, MultiThreadAsyncPredictor, MultiTowerOfflinePredictor
 
 
-def test_every_device_gives_what_one_gives(config_of, by_numpy, batches):
+def test_all_devices_compute_the_same_as_one(config_of, by_numpy, batches):
     with MultiTowerOfflinePredictor(config_of(), devices=["/cpu:0", "/cpu:1"]) as predict:
         assert [each.outputs[0].device for each in predict.get_predictors()] == ["/device:CPU:0", "/device:CPU:1"]
         for index, x in enumerate(batches):
@@ -127,7 +127,7 @@ def test_the_end_of_the_data_is_clear_and_it_can_begin_anew(config_of, batches):
             np.testing.assert_array_equal(again["p"], before)
 
 
-def test_a_failure_of_the_data_is_raised_as_it_is(config_of, batches):
+def test_an_error_of_the_data_is_raised_unchanged(config_of, batches):
     def broken():
         yield [batches[0], np.zeros([4, 2], np.float32)]
         raise OSError("no such image")
@@ -149,6 +149,6 @@ def test_it_leaves_no_thread_and_no_session(config_of, batches):
         predictor()
 
 
-def test_what_is_no_source_is_refused(config_of, batches):
+def test_an_invalid_input_source_is_an_error(config_of, batches):
     with pytest.raises(ConfigError, match=r"takes a tpk\.InputSource"):
         FeedfreePredictor(config_of(), batches)

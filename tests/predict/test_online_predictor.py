@@ -100,7 +100,7 @@ def test_results_are_not_the_memory_of_the_inputs():
     np.testing.assert_array_equal(same, np.ones([2, 4]))
 
 
-def test_text_goes_in_and_comes_out():
+def test_text_inputs_and_outputs_work():
     config = PredictConfig(
         tower_func=lambda text: tf.strings.upper(text, name="upper"),
         input_signature=[tf.TensorSpec([None], tf.string, "text")],
@@ -144,7 +144,7 @@ def test_nothing_is_added_to_the_graph_by_a_call(predict, batches):
         predict(x)
 
 
-def test_an_op_that_fails_is_told_as_session_run_tells_it():
+def test_a_failing_op_raises_the_same_error_as_session_run():
     def checked(x):
         with tf.control_dependencies([tf.compat.v1.assert_positive(x, message="only positive ones")]):
             return tf.identity(x, name="same")
@@ -157,7 +157,7 @@ def test_an_op_that_fails_is_told_as_session_run_tells_it():
         assert predict([1.0])[0] == [1]
 
 
-def test_a_closed_session_is_told(config_of):
+def test_a_closed_session_is_an_error(config_of):
     predict = OfflinePredictor(config_of())
     predict([[1, 2, 3]])
     predict.close()
@@ -177,7 +177,7 @@ def test_it_follows_a_new_session(config_of):
     sessions[1].close()
 
 
-def test_tensors_that_cannot_be_fed_or_are_none_are_refused():
+def test_tensors_that_cannot_be_fed_are_an_error():
     with tf.Graph().as_default() as graph:
         x = tf.compat.v1.placeholder(tf.float32, [None], "x")
         doubled = x * 2

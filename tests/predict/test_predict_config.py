@@ -35,7 +35,7 @@ def double(x):
         ({"tower_func": double, "input_signature": [X], "precision": "int8"}, "'bfloat16'"),
     ],
 )
-def test_what_cannot_be_is_refused_with_the_name_of_the_option(options, message):
+def test_an_invalid_option_is_an_error_that_names_it(options, message):
     with pytest.raises(ConfigError, match=message):
         PredictConfig(**{"output_names": ["doubled"], **options})
 
@@ -46,7 +46,7 @@ def test_a_function_without_variables_needs_no_weights():
         np.testing.assert_array_equal(predict([1, 2])[0], [2, 4])
 
 
-def test_by_default_only_what_the_outputs_need_is_fed(config_of, by_numpy, batches):
+def test_by_default_only_inputs_that_the_outputs_need_are_fed(config_of, by_numpy, batches):
     built = config_of().build_graph()
     assert list(built.inputs) == ["x"]
     assert list(config_of(output_names=["cost"]).build_graph().inputs) == ["x", "label"]

@@ -79,7 +79,7 @@ def test_a_path_that_is_not_there_is_an_error(config_of, tmp_path):
         OfflinePredictor(config_of(session_init=tmp_path / "nowhere"))
 
 
-def test_what_is_missing_may_be_given_besides_or_left_as_initialized(config_of, batches):
+def test_missing_values_may_be_given_or_initialized(config_of, batches):
     weights = np.full([3, 2], 2, np.float32)
     together = config_of(session_init=[{"fc/W": weights}, {"fc/b": [1, 2]}])
     np.testing.assert_allclose(predict_with(together, batches[0]), batches[0] @ weights + [1, 2], rtol=1e-6, atol=1e-6)
@@ -101,7 +101,7 @@ def test_a_session_init_of_ones_own_may_forget_nothing_either(config_of):
         OfflinePredictor(config_of(session_init=Half()))
 
 
-def test_the_global_step_is_no_weight(config_of, by_numpy, batches):
+def test_the_global_step_needs_no_value(config_of, by_numpy, batches):
     def model(x):
         step = tf.compat.v1.train.get_or_create_global_step()
         return tf.add(x, tf.cast(step, tf.float32), name="later")
@@ -139,7 +139,7 @@ def test_averages_that_are_not_there_are_an_error(config_of):
         AveragedWeights([values])
 
 
-def test_what_has_no_average_is_taken_as_it_is(config_of, batches):
+def test_variables_without_an_average_get_their_own_values(config_of, batches):
     values = {"fc/W": np.zeros([3, 2]), "fc/b": [3, 4], f"fc/W/{AVERAGE}": np.ones([3, 2])}
     found = predict_with(config_of(session_init=AveragedWeights(values)), batches[1])
     np.testing.assert_allclose(found, [batches[1].sum() + np.array([3, 4])], rtol=1e-5)

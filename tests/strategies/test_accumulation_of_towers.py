@@ -120,7 +120,7 @@ def test_nothing_is_all_reduced_but_in_an_update():
     assert not ops_of(accumulating("sgd"))
 
 
-def test_what_is_around_it_sees_the_gradients_of_all_towers_in_each_step():
+def test_a_wrapper_around_accumulation_sees_all_gradients_in_each_step():
     def optimizer():
         inner = tpk.AccumGradOptimizer(OPTIMIZERS["momentum"](), NITER)
         return tpk.apply_grad_processors(inner, [tpk.GlobalNormClip(0.05)])
@@ -145,7 +145,7 @@ def test_means_or_sums(average):
         np.testing.assert_allclose(many.steps[-1][name], one.steps[-1][name], rtol=2e-4, atol=2e-6, err_msg=name)
 
 
-def test_a_training_goes_on_in_the_middle_of_an_accumulation(tmp_path):
+def test_a_training_resumes_in_the_middle_of_an_accumulation(tmp_path):
     """An epoch has four steps, so its end is in the middle of the second accumulation of three."""
 
     def run(epochs, run_dir, resume):
@@ -178,7 +178,7 @@ class AtTheStart(tpk.Callback):
             self.values = dict(zip([each.op.name for each in variables], trainer.sess.run(variables), strict=True))
 
 
-def test_other_towers_go_on_from_what_the_first_had_accumulated(tmp_path):
+def test_other_towers_continue_with_the_accumulation_of_the_first(tmp_path):
     def run(devices, epochs, resume):
         begun = AtTheStart()
         options = {"callbacks": ["ModelSaver", begun], "run_dir": tmp_path / "run", "resume": resume}

@@ -46,7 +46,7 @@ def test_a_variable_of_unknown_shape_counts_as_one_element():
     assert setter.bytes_on == {CPUS[0]: 4}
 
 
-def test_what_the_user_placed_stays_there():
+def test_ops_that_the_user_placed_stay_there():
     setter = LeastLoadedDeviceSetter("/device:CPU:0", CPUS[:2])
     with tf.Graph().as_default(), v1.device(setter), tf.device("/device:CPU:2"):
         mine = variable("mine", [100])
@@ -68,7 +68,7 @@ def test_workers_share_the_account():
     assert here.device == CPUS[1]
 
 
-def test_slots_are_where_their_variable_is():
+def test_slots_are_on_the_device_of_their_variable():
     setter = LeastLoadedDeviceSetter("/device:CPU:0", CPUS)
     with tf.Graph().as_default(), v1.device(setter):
         variables = [variable(f"v{index}", [4]) for index in range(3)]
@@ -117,7 +117,7 @@ def train(strategy):
         ("gpu", ["CPU:0", "CPU:1", "CPU:2", "CPU:1"]),
     ],
 )
-def test_the_parameter_server_puts_variables_where_it_says(ps_device, devices):
+def test_the_parameter_server_strategy_places_variables_on_the_chosen_device(ps_device, devices):
     trainer, device_of = train(tpk.use("parameter_server", devices=CPUS, ps_device=ps_device))
     with trainer.graph.as_default():
         variables = v1.trainable_variables()

@@ -70,7 +70,7 @@ def test_replicates_start_as_copies_of_the_main_tower():
     assert np.any(values.after["w"] != values.before["w"])
 
 
-def test_replicates_start_as_copies_of_what_was_restored():
+def test_replicas_start_as_copies_of_restored_variables():
     trainer, values = setup(tpk.use("replicated", devices=2)), Values()
     init = {"w": np.float32([1, 2, 3]), "w/Momentum": np.float32([4, 5, 6])}
     trainer.train(callbacks=[values], session_init=init, steps_per_epoch=1, max_epoch=1)
@@ -151,7 +151,7 @@ def test_a_shared_optimizer_may_be_wrapped_by_the_trainer():
     trainer.train(steps_per_epoch=2, max_epoch=1)
 
 
-def test_what_an_optimizer_summarizes_is_there_once():
+def test_summaries_of_an_optimizer_exist_once():
     def summarizing():
         v1.summary.scalar("rate", tf.constant(0.1))
         return momentum()
@@ -192,7 +192,7 @@ def test_by_default_the_first_tower_gives_the_others_its_own():
 
 
 @pytest.mark.parametrize("sync", ["broadcast", "mean", None])
-def test_a_training_that_reads_what_it_does_not_train_resumes_at_the_end_of_an_epoch_if_that_agrees(tmp_path, sync):
+def test_a_training_that_reads_untrained_variables_resumes_exactly_if_these_are_synchronized(tmp_path, sync):
     def remembering(x):
         last = v1.get_variable("last", [3], initializer=v1.ones_initializer(), trainable=False)
         read = last.read_value()
@@ -226,7 +226,7 @@ def test_modes_have_the_names_of_graph_mode_users_too():
     assert [ReplicatedStrategy(devices, mode=mode).mode for mode in (None, "gpu", "cpu")] == ["copy", "copy", "cpu"]
 
 
-def test_a_mode_that_cannot_be_is_an_error():
+def test_an_invalid_mode_is_an_error():
     with pytest.raises(ConfigError, match="unknown all-reduce mode 'tree'"):
         ReplicatedStrategy(2, mode="tree")
     with pytest.raises(ConfigError, match="'nccl' needs GPUs, but the devices are /cpu:0, /cpu:1"):
@@ -252,7 +252,7 @@ def test_nccl_on_a_gpu_that_is_split_is_an_error_and_auto_copies(pretend_gpus):
     assert ReplicatedStrategy(2).mode == "nccl"
 
 
-def test_a_ps_device_that_cannot_be_is_an_error():
+def test_an_invalid_ps_device_is_an_error():
     with pytest.raises(ConfigError, match=r"ps_device must be one of 'cpu', 'gpu', not 'disk'"):
         ParameterServerStrategy(2, ps_device="disk")
 

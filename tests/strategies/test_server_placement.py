@@ -33,7 +33,7 @@ def test_a_device_within_a_process_is_one_of_the_server_and_another_process_is_r
     assert (is_on_server(scale), is_on_server(own)) == (True, False)
 
 
-def test_what_has_no_process_is_placed_on_the_worker_and_the_rest_is_left_alone():
+def test_ops_without_a_process_are_placed_on_the_worker():
     with tf.Graph().as_default() as graph:
         with tf.device(SERVERS[1]):
             shared = v1.get_variable("shared", [2], initializer=v1.random_normal_initializer())

@@ -179,7 +179,7 @@ def test_a_flag_that_only_the_step_knows(strategy):
         np.testing.assert_allclose(many[name], one[name], rtol=3e-4, atol=3e-5, err_msg=name)
 
 
-def test_the_variance_is_right_where_the_mean_is_large():
+def test_the_variance_is_right_if_the_mean_is_large():
     """Sums of squares would lose it in float32."""
 
     class Shifted(Model):

@@ -46,7 +46,7 @@ def test_towers_share_the_variables_of_the_first_by_default(graph):
     assert {tower.vs_name for tower in towers} == {""}
 
 
-def test_a_tower_with_a_scope_has_variables_of_its_own():
+def test_a_tower_with_a_variable_scope_has_separate_variables():
     towers = build_on_multi_tower(DEVICES[:2], model, ["", "second"])
     assert names(towers[0].created) == OWN
     assert names(towers[1].created) == [f"second/{name}" for name in OWN]
@@ -104,7 +104,7 @@ def test_collections_of_shared_variables_hold_one_copy():
     assert v1.local_variables() == []
 
 
-def test_collections_of_own_variables_hold_what_updates_each_of_them():
+def test_update_ops_of_towers_with_separate_variables_are_collected():
     build_on_multi_tower(DEVICES[:2], model, ["", "tower1"])
     updates = [op.name.split("/")[0] for op in v1.get_collection(KEYS.UPDATE_OPS)]
     assert updates == ["tower0"] * 3 + ["tower1"] * 3
@@ -178,7 +178,7 @@ def test_no_variable_is_called_by_the_name_scope_of_its_tower():
     assert [list(own) for own in variables_by_name([main, other])] == [expected, expected]
 
 
-def test_what_is_not_trained_has_no_scope_in_the_first_tower():
+def test_untrained_variables_have_no_scope_in_the_first_tower():
     def build():
         v1.get_variable("weight", [])
         v1.get_variable("seen", [], trainable=False)

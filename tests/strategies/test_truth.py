@@ -156,7 +156,7 @@ def test_inputs_from_the_graph_reach_the_towers_in_order(strategy, source):
 
 
 @pytest.mark.parametrize("ps_device", ["cpu", "gpu"])
-def test_where_shared_variables_live_changes_nothing(ps_device):
+def test_the_placement_of_shared_variables_does_not_change_results(ps_device):
     data = batches(STEPS * 2)
     many = train(tpk.use("parameter_server", devices=2, ps_device=ps_device), data)
     assert_equal(many, train("single", concatenated(data, 2)))

@@ -187,7 +187,7 @@ def test_towers_see_the_variables_as_they_were_before_the_step(strategy, model):
             np.testing.assert_allclose(after["first/ExponentialMovingAverage"], average, rtol=1e-6, atol=1e-6)
 
 
-def test_what_only_somebody_else_may_run_does_not_run_with_the_update():
+def test_ops_of_other_fetches_do_not_run_with_the_update():
     """The order must not make an update op run for which nobody has asked."""
 
     def conditional(x):
@@ -248,7 +248,7 @@ def test_a_table_is_not_read_as_a_whole_for_the_sake_of_the_order(sparse, expect
         assert {op.type for op in reads.control_inputs} == expected
 
 
-def test_nothing_waits_where_nothing_is_read():
+def test_without_reads_nothing_waits():
     with tf.Graph().as_default() as graph:
         variable = v1.get_variable("w", [])
         with after_reads(graph.get_operations(), [tf.zeros([])], [(tf.zeros([]), variable)]):

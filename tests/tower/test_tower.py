@@ -87,7 +87,7 @@ def test_only_the_main_training_tower_shows_summaries_and_only_training_updates(
     assert [op.name for op in tower.towers["predict"].get_collection(v1.GraphKeys.UPDATE_OPS)] == ["predict/update"]
 
 
-def test_a_tower_with_variables_of_its_own_updates_them():
+def test_a_tower_with_its_own_variables_updates_them():
     tower = TowerFunc(linear, SIGNATURE)
     for index in range(2):
         with TrainTowerContext(ns_name=f"tower{index}", vs_name=f"tower{index}" if index else "", index=index, total=2):
@@ -137,7 +137,7 @@ def test_a_handle_finds_things_by_their_names_inside_the_tower():
         tower.towers["other"]
 
 
-def test_a_handle_finds_what_a_tower_that_shares_variables_has_of_its_own():
+def test_a_handle_finds_local_variables_of_a_tower_that_shares_variables():
     def measured(x):
         return v1.metrics.mean(x, name="metric")[0]
 
@@ -149,7 +149,7 @@ def test_a_handle_finds_what_a_tower_that_shares_variables_has_of_its_own():
         assert handle.get_variable("metric/total").op.name == f"{handle.ns_name}/metric/total"
 
 
-def test_an_average_of_a_tensor_cannot_be_shared_and_the_error_says_what_to_do():
+def test_an_average_of_a_tensor_cannot_be_shared():
     def averaged(x):
         v1.train.ExponentialMovingAverage(0.9).apply([tf.reduce_sum(x, name="cost")])
 
@@ -245,7 +245,7 @@ def test_gradients_inside_of_a_tower_are_fine():
         (lambda x: x * EAGER, "created outside the tower function"),
     ],
 )
-def test_an_error_of_tensorflow_has_a_note_on_what_to_write(build, hint):
+def test_an_error_of_tensorflow_gets_a_note_with_advice(build, hint):
     with pytest.raises((AttributeError, TypeError, NotImplementedError, RuntimeError)) as caught, TrainTowerContext():
         TowerFunc(build, SIGNATURE)(x())
     (note,) = caught.value.__notes__
@@ -281,7 +281,7 @@ def test_a_context_is_used_once():
         pass
 
 
-def test_a_name_that_is_no_scope_is_an_error():
+def test_an_invalid_scope_name_is_an_error():
     with pytest.raises(TowerError, match="ns_name='a b'"):
         TrainTowerContext(ns_name="a b")
 

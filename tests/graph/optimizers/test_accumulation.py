@@ -84,7 +84,7 @@ def test_accumulating_is_training_on_larger_batches(model, optimizer):
             assert not any(np.any(value) for name, value in values.items() if "AccumGrad" in name)
 
 
-def test_rows_that_no_step_touched_are_left_alone():
+def test_rows_without_gradients_do_not_change():
     """Momentum decays in rows that have a gradient only."""
     words = np.array([[0, 1], [1, 1], [2, 2], [2, 2]])
     momentum = train("sparse", lambda: AccumGradOptimizer(OPTIMIZERS["momentum"](), 2), words)
@@ -133,7 +133,7 @@ def test_a_trainer_accumulates(tmp_path, optimizer):
         np.testing.assert_allclose(ours[name], expected, **TOLERANCE)
 
 
-def test_a_training_goes_on_in_the_middle_of_an_accumulation(tmp_path):
+def test_a_training_resumes_in_the_middle_of_an_accumulation(tmp_path):
     def optimizer():
         return AccumGradOptimizer(OPTIMIZERS["adam"](), NITER)
 
@@ -179,7 +179,7 @@ def test_slots_of_towers_are_named_alike():
     assert {variable.op.name for variable in v1.global_variables()} - {"w", "tower1/w"} == set(slots)
 
 
-def test_it_works_where_variables_and_update_are_on_different_devices():
+def test_accumulation_works_across_devices():
     with tf.device("/cpu:1"):
         w = v1.get_variable("w", initializer=[1.0])
         table = v1.get_variable("table", initializer=np.ones([3, 1], np.float32))

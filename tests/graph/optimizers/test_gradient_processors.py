@@ -115,7 +115,7 @@ def test_gradients_of_few_bits_are_clipped_as_those_of_many(dtypes, size):
         np.testing.assert_allclose(one, other, rtol=0.02, atol=1e-7)
 
 
-def test_where_there_is_no_gradient_there_is_nothing_to_clip():
+def test_clipping_without_any_gradient_does_nothing():
     pairs = [(None, var) for var in variables("a")]
     assert GlobalNormClip(1.0).process(pairs) == pairs
 
@@ -316,7 +316,7 @@ def printed(capfd):
     return [line for line in capfd.readouterr().err.splitlines() if line.startswith("gradient of")]
 
 
-def test_gradients_are_printed_in_each_step_and_stay_what_they_are(capfd):
+def test_gradients_are_printed_in_each_step_and_not_changed(capfd):
     a, b, c = variables("a", "b", "c")
     grads = [dense(*GRAD), sparse([[3.0, 4.0, 0.0]], [1]), dense(*GRAD)]
     ours = PrintGradient("a|b").process(zip(grads, [a, b, c], strict=True))
@@ -351,6 +351,6 @@ def test_gradients_of_other_towers_are_not_printed(capfd):
     assert len(printed(capfd)) == 1
 
 
-def test_a_bad_expression_of_what_is_printed_is_an_error():
+def test_an_invalid_expression_for_printed_gradients_is_an_error():
     with pytest.raises(ConfigError, match="PrintGradient: '\\(' is not a regular expression"):
         PrintGradient("(")

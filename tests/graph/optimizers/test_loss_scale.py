@@ -241,7 +241,7 @@ def test_numbers_out_of_range_are_errors(options, message):
         DynamicLossScaleOptimizer(sgd(), **options)
 
 
-def test_what_is_no_optimizer_is_an_error():
+def test_an_invalid_optimizer_is_an_error():
     with tf.Graph().as_default(), pytest.raises(tpk.ConfigError, match="the optimizer is 'adam'"):
         DynamicLossScaleOptimizer("adam")
 

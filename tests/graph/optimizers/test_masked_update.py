@@ -109,7 +109,7 @@ def test_a_bad_step_changes_no_bit_and_the_others_train_as_the_optimizer_alone(m
     [*((make, True) for make in MASKED.values()), *((make, False) for make in CONDITIONAL.values())],
     ids=OPTIMIZERS,
 )
-def test_no_control_flow_makes_the_host_wait_where_the_update_can_be_masked(make, is_masked, wrap):
+def test_a_masked_update_needs_no_control_flow(make, is_masked, wrap):
     session = Session(lambda: wrap(make()))
     types = {op.type for op in ops_run_for(session.train_op)}
     assert (types.isdisjoint({"If", "StatelessIf", "Switch", "Merge"})) == is_masked

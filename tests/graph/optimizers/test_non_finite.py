@@ -69,7 +69,7 @@ def run_check(values, make_check=check_all_finite):
 
 @pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16, tf.float32, tf.float64])
 @pytest.mark.parametrize("make_check", CHECKS)
-def test_a_check_tells_which_tensors_have_what(dtype, make_check):
+def test_a_check_reports_the_counts_of_each_tensor(dtype, make_check):
     values = [("fine", [1.0, 2.0], dtype), ("bad", [[np.nan, np.inf], [-np.inf, 1]], dtype), ("worse", np.nan, dtype)]
     with pytest.raises(tf.errors.InvalidArgumentError) as caught:
         run_check(values, make_check)
@@ -97,7 +97,7 @@ def test_another_failure_is_not_that_of_a_check():
     assert read_failure(ValueError("<Guard: x has 1 NaN>"), "Guard") is None
 
 
-def test_all_finite_looks_at_the_values_of_sparse_gradients():
+def test_all_finite_checks_the_values_of_sparse_gradients():
     with tf.Graph().as_default():
         slices = [tf.IndexedSlices(tf.constant([value, 1.0]), tf.constant([0, 2])) for value in (0.0, np.inf)]
         assert v1.Session().run([all_finite([each]) for each in slices]) == [True, False]
@@ -217,7 +217,7 @@ def test_several_objectives_skip_each_for_itself():
 # Moving averages.
 
 
-def test_update_ops_leave_out_what_is_not_finite():
+def test_update_ops_skip_values_that_are_not_finite():
     with tf.Graph().as_default():
         value = v1.placeholder(tf.float32, [2])
         variables = [v1.get_variable(name, initializer=[1.0, 2.0]) for name in ("added", "subtracted", "assigned")]

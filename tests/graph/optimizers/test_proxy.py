@@ -71,7 +71,7 @@ def cost_of(*variables):
 
 
 @pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
-def test_a_wrapper_is_an_optimizer_that_shows_what_it_wraps(wrap):
+def test_a_wrapper_is_an_optimizer_with_the_slots_of_the_wrapped_one(wrap):
     w = v1.get_variable("w", initializer=[1.0, 2.0])
     inner = adam()
     opt = wrap(inner)
@@ -117,7 +117,7 @@ def test_wrappers_nest_and_still_train_as_the_innermost_does(wrap, wrapped):
 
 @pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
 @pytest.mark.parametrize("opt", [None, "AdamOptimizer", v1.train.AdamOptimizer])
-def test_what_is_no_optimizer_of_graph_mode_is_an_error(wrap, opt):
+def test_wrapping_something_other_than_a_graph_optimizer_is_an_error(wrap, opt):
     with pytest.raises(ConfigError, match=r"expected a tf\.compat\.v1\.train\.Optimizer"):
         wrap(opt)
 
@@ -130,7 +130,7 @@ def test_no_gradient_at_all_is_an_error(wrap):
 
 
 @pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
-def test_variables_without_a_gradient_are_left_alone(wrap):
+def test_variables_without_a_gradient_do_not_change(wrap):
     a = v1.get_variable("a", initializer=1.0)
     b = v1.get_variable("b", initializer=1.0)
     op = wrap(sgd()).apply_gradients([(tf.constant(0.25), a), (None, b)])
@@ -218,7 +218,7 @@ def test_clipping_inside_an_accumulation_clips_the_mean():
 
 
 @pytest.mark.parametrize("processors", [GlobalNormClip(1.0), [GlobalNormClip], [tf.negative], None])
-def test_what_is_no_list_of_processors_is_an_error(processors):
+def test_an_invalid_list_of_processors_is_an_error(processors):
     with pytest.raises(ConfigError, match="apply_grad_processors takes"):
         apply_grad_processors(sgd(), processors)
 
@@ -251,7 +251,7 @@ def test_a_new_value_is_assigned_after_the_update(colocate, use_resource):
 
 @pytest.mark.parametrize("caching_device", [None, "/cpu:0", "/cpu:1"])
 @pytest.mark.parametrize(("use_resource", "accumulates"), [(True, False), (True, True), (False, False)])
-def test_what_is_computed_after_the_update_is_computed_from_it(use_resource, caching_device, accumulates):
+def test_post_processing_reads_the_updated_values(use_resource, caching_device, accumulates):
     """Not from what a caching device keeps of the variable, which the cost has been computed from."""
     with v1.variable_scope("", use_resource=use_resource, caching_device=caching_device):
         w = v1.get_variable("w", initializer=[0.0, 0.0])
@@ -273,7 +273,7 @@ def test_what_is_computed_after_the_update_is_computed_from_it(use_resource, cac
             assert sess.run(tf.identity(w)).tolist() == [1.0, -0.5]  # what is kept is from this step
 
 
-def test_post_processing_is_placed_where_the_variable_is():
+def test_post_processing_is_placed_on_the_device_of_the_variable():
     with tf.device("/cpu:1"):
         w = v1.get_variable("w", initializer=0.0)
     placed = {}
@@ -293,7 +293,7 @@ def test_a_function_that_returns_no_op_is_an_error():
         PostProcessOptimizer(sgd(), lambda var: 3).apply_gradients([(tf.constant(1.0), w)])
 
 
-def test_a_copy_has_slots_of_its_own_and_the_same_hyperparameters():
+def test_a_copy_has_separate_slots_and_the_same_hyperparameters():
     rate = v1.get_variable("rate", initializer=0.1)
     adam = v1.train.AdamOptimizer(rate)
     (copy,) = copies_of_optimizers([adam])
@@ -314,7 +314,7 @@ def test_a_copy_has_slots_of_its_own_and_the_same_hyperparameters():
         np.testing.assert_array_equal(*sess.run(variables))
 
 
-def test_what_is_wrapped_is_copied_too():
+def test_wrapped_optimizers_are_copied_too():
     adam = v1.train.AdamOptimizer(0.1)
     wrapped = AccumGradOptimizer(apply_grad_processors(adam, [GlobalNormClip(1.0)]), 2)
     (copy,) = copies_of_optimizers([wrapped])
@@ -335,7 +335,7 @@ def test_one_optimizer_of_two_objectives_is_one_in_the_copies():
     assert adam.get_slot(variable, "m") is None
 
 
-def test_the_first_one_alone_updates_what_all_share():
+def test_only_the_first_optimizer_updates_shared_variables():
     optimizer = DynamicLossScaleOptimizer(v1.train.GradientDescentOptimizer(1.0), growth_interval=1)
     (copy,) = copies_of_optimizers([optimizer])
     assert copy.loss_scale is optimizer.loss_scale
@@ -350,7 +350,7 @@ def test_the_first_one_alone_updates_what_all_share():
         assert sess.run(optimizer.loss_scale) == 2.0**16, "doubled once"
 
 
-def test_an_optimizer_with_collections_of_its_own_shares_none():
+def test_copies_do_not_share_an_optimizers_containers():
     class Counting(v1.train.GradientDescentOptimizer):
         def __init__(self):
             super().__init__(0.1)

@@ -53,7 +53,7 @@ def test_averages_are_tensorflows_own_without_the_initial_value(decay):
                 np.testing.assert_array_equal(average, value)
 
 
-def test_only_what_is_trained_is_averaged():
+def test_only_trained_variables_are_averaged():
     w = v1.get_variable("w", initializer=0.0)
     other = v1.get_variable("other", initializer=0.0)
     opt = MovingAverageOptimizer(sgd())
@@ -169,7 +169,7 @@ def test_variables_of_16_bits_have_averages_of_32():
         assert sess.run(w).astype(np.float32) == [4.0]
 
 
-def test_averages_work_where_variables_and_update_are_on_different_devices():
+def test_averages_work_across_devices():
     with tf.device("/cpu:1"):
         w = v1.get_variable("w", initializer=0.0)
     with tf.device("/cpu:2"):

@@ -39,7 +39,7 @@ def set_up(strategy, build=network, optimizer=adam):
 
 
 @pytest.mark.parametrize("strategy", ["single", "replicated", "parameter_server", "async"])
-def test_the_model_is_told_from_what_trains_it_on_every_strategy(strategy):
+def test_variables_of_the_model_and_of_training_are_separated_with_every_strategy(strategy):
     trainer = set_up(strategy if strategy == "single" else tpk.use(strategy, devices=["/cpu:0", "/cpu:1"]))
     overview = model_overview(trainer.graph)
     assert {each.name: each.shape for each in overview.trainable} == {
@@ -57,7 +57,7 @@ def test_the_model_is_told_from_what_trains_it_on_every_strategy(strategy):
     assert not any("tower" in name for name in others)
 
 
-def test_what_the_costs_read_belongs_to_the_model_trainable_or_not():
+def test_variables_that_costs_read_belong_to_the_model():
     def build(x):
         frozen = v1.get_variable("frozen", [4, 3], trainable=False)
         v1.get_variable("on_the_side", [5], trainable=False)
@@ -81,7 +81,7 @@ def test_without_costs_the_collections_tell(graph):
     assert [each.name for each in overview.others] == ["other"]
 
 
-def test_the_table_has_a_row_for_each_variable_and_what_they_add_up_to(graph):
+def test_the_table_has_a_row_for_each_variable_and_the_totals(graph):
     with tf.device("/cpu:0"):
         v1.get_variable("conv/kernel", [3, 3, 64, 128])
     v1.get_variable("scale", [], tf.float16)
@@ -152,7 +152,7 @@ def warnings_of(graph, caplog):
 
 
 @pytest.mark.parametrize("of_game", [True, False], ids=["each trains a part", "each trains all that it reaches"])
-def test_of_several_costs_only_what_none_reaches_is_named_and_once(graph, caplog, of_game):
+def test_only_variables_that_no_cost_reaches_are_named_once(graph, caplog, of_game):
     costs(graph, of_game=of_game)
     assert warnings_of(graph, caplog) == ["no gradient of f:0, nor of g:0, so not trained: lost/w"]
 
@@ -168,7 +168,7 @@ def test_all_towers_together_make_one_warning(strategy, caplog):
     assert warnings_of(trainer.graph, caplog) == ["no gradient of cost:0, so not trained: unused"]
 
 
-def test_players_of_a_game_who_train_their_own_parts_are_no_reason_for_a_warning(caplog):
+def test_objectives_that_train_different_parts_cause_no_warning(caplog):
     def build(x):
         faked = layers.dense(x, 4, name="generator/layer")
         score = tf.reduce_mean(layers.dense(faked, 1, name="discriminator/layer"))
@@ -195,7 +195,7 @@ def test_a_variable_whose_copies_in_the_towers_have_gradients_is_trained(graph, 
     assert warnings_of(graph, caplog) == ["no gradient of cost:0, so not trained: unused"]
 
 
-def test_where_nobody_recorded_gradients_nothing_is_warned_of(graph, caplog):
+def test_without_recorded_gradients_there_is_no_warning(graph, caplog):
     w = v1.get_variable("w", [])
     v1.get_variable("unused", [])
     v1.train.GradientDescentOptimizer(0.1).minimize(w * w)

@@ -169,7 +169,7 @@ def test_a_decay_out_of_range_is_an_error(decay):
         add_moving_summary(tf.constant(1.0), decay=decay)
 
 
-def test_what_is_no_scalar_is_an_error_that_names_it():
+def test_a_tensor_that_is_not_a_scalar_is_an_error_that_names_it():
     with pytest.raises(ConfigError, match=r"'losses:0' has the shape \(3,\)"):
         add_moving_summary(tf.zeros([3], name="losses"))
     with pytest.raises(ConfigError, match="'unknown:0' has the shape <unknown>"):
@@ -180,7 +180,7 @@ def test_what_is_no_scalar_is_an_error_that_names_it():
         add_tensor_summary(tf.zeros([3], name="losses"), ["scalar"])
 
 
-def test_each_type_of_summary_shows_what_it_says():
+def test_each_type_of_summary_has_the_right_value():
     x = tf.constant([[0.0, 3.0], [0.0, -4.0]], name="x")
     add_tensor_summary(x, ["histogram", "sparsity", "mean", "rms"])
     add_tensor_summary(tf.constant(2, name="n"), ["scalar", "mean"], name="number")
@@ -208,7 +208,7 @@ def test_an_unknown_type_is_an_error_that_lists_the_known_ones():
     ],
     ids=["moving", "tensor", "activation"],
 )
-def test_in_a_branch_there_is_no_summary(control_flow, summarize, function):
+def test_a_summary_inside_a_branch_is_an_error(control_flow, summarize, function):
     def branch():
         x = tf.ones([], name="x")
         summarize(x)
@@ -238,7 +238,7 @@ def test_activations_share_a_scope():
     ]
 
 
-def test_a_scalar_is_no_activation(caplog):
+def test_a_scalar_is_not_an_activation(caplog):
     add_activation_summary(tf.constant(1.0, name="cost"))
     assert "cost:0 is a scalar" in caplog.text
     assert v1.summary.merge_all() is None

@@ -25,7 +25,7 @@ PAIR = Cluster(workers=["127.0.0.1:2222", "127.0.0.1:2223"])
         ({"cluster": Cluster(workers=PAIR.workers, ps=["127.0.0.1:1"], job="ps")}, "has no parameter servers"),
     ],
 )
-def test_wrong_options_are_told(options, message):
+def test_invalid_options_are_an_error(options, message):
     with pytest.raises(ConfigError, match=message):
         CollectiveStrategy(**{"cluster": PAIR, **options})
 
@@ -46,7 +46,7 @@ def test_shared_memory_is_none_of_a_gpu():
         check_communication("shared_memory", "/gpu:0")
 
 
-def test_what_needs_the_others_says_that_they_have_not_met():
+def test_methods_that_need_the_others_are_an_error_before_join():
     strategy = CollectiveStrategy(cluster=PAIR)
     with pytest.raises(TrainerStateError, match=r"call join\(\) first"):
         _ = strategy.heartbeat

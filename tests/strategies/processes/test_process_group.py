@@ -43,14 +43,14 @@ class Bomb:
 @pytest.mark.parametrize(
     "theirs", [pickle.dumps(("counts", Bomb())), b"", b"garbage", pack(value=1), pack(what="x")[:-3]]
 )
-def test_what_another_sends_runs_no_code(theirs, tmp_path, monkeypatch):
+def test_received_data_runs_no_code(theirs, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(PeerError, match="rank 1 sent data that is not from this version of tpk"):
         WithAnother(theirs).gather_object("counts", 1)
     assert not list(tmp_path.iterdir())
 
 
-def test_who_has_a_value_that_cannot_be_told_says_so_to_the_others():
+def test_a_process_with_an_invalid_value_tells_the_others():
     ours = WithAnother(pack(what="counts", value=1))
     with pytest.raises(
         ConfigError, match=r"rank 0 cannot send 'counts' to the others: value\['x'\] is <object"

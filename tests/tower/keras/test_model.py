@@ -88,7 +88,7 @@ def session():
 
 
 @pytest.mark.parametrize("build", [sequential, functional])
-def test_towers_share_variables_that_are_called_as_in_the_model_whatever_was_built_before(keras, build):
+def test_towers_share_variables_with_the_names_in_the_model(keras, build):
     build(keras)
     for _ in range(2):
         graph, _, _ = in_graph(KerasModel(lambda: build(keras), keras=keras.__name__))
@@ -127,7 +127,7 @@ def test_two_models_without_a_name_clash(keras):
 
 @pytest.mark.parametrize("suffix", [".keras", ".weights.h5"])
 @pytest.mark.parametrize("build", [sequential, functional])
-def test_a_tower_computes_what_plain_keras_does_with_the_saved_model(keras, build, suffix, session, tmp_path):
+def test_a_tower_computes_the_same_as_plain_keras_with_the_saved_model(keras, build, suffix, session, tmp_path):
     net = KerasModel(lambda: build(keras), keras=keras.__name__)
     graph, x, (train, _, predict) = in_graph(net)
     sess = session(graph)
@@ -170,7 +170,7 @@ def test_losses_are_those_of_plain_keras(keras, collected, session, tmp_path):
         np.testing.assert_allclose(sorted(sess.run(of_tower, {x: IMAGES})), sorted(map(float, plain.losses)), rtol=1e-4)
 
 
-def test_weights_in_a_file_are_what_a_training_starts_from(keras, session, tmp_path):
+def test_a_training_starts_from_weights_in_a_file(keras, session, tmp_path):
     plain = functional(keras)
     plain.save_weights(tmp_path / "plain.weights.h5")
     net = KerasModel(lambda: functional(keras), keras=keras.__name__)
@@ -215,7 +215,7 @@ def test_calls_in_one_tower_share_the_model_and_update_it_one_after_the_other(ke
         np.testing.assert_allclose(after[name], value, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
-def test_the_policy_of_keras_says_what_a_model_computes_in(keras):
+def test_the_dtype_policy_of_keras_sets_the_precision_of_a_model(keras):
     policies = getattr(keras, "config", keras.mixed_precision)
     set_policy = getattr(policies, "set_dtype_policy", None) or policies.set_global_policy
     set_policy("mixed_bfloat16")
@@ -235,7 +235,7 @@ def test_a_model_travels_to_another_process_without_its_graphs(keras):
 
 
 @pytest.mark.filterwarnings("ignore:Skipping nested container")  # Keras warns before it fails.
-def test_what_cannot_be_saved_or_read_is_told(keras, session, tmp_path):
+def test_invalid_files_for_saving_and_reading_are_an_error(keras, session, tmp_path):
     net = KerasModel(lambda: functional(keras), keras=keras.__name__)
     graph, _, _ = in_graph(net)
     with pytest.raises(CheckpointError, match=r"missing values for variables.*model/conv/kernel"):

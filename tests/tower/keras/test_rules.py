@@ -30,7 +30,7 @@ def net_of(keras, build, **options):
 
 
 @pytest.mark.parametrize("vs_name", ["", "tower0"])
-def test_a_layer_as_it_is_breaks_a_rule(keras, x, vs_name):
+def test_calling_a_plain_keras_layer_breaks_a_rule(keras, x, vs_name):
     with pytest.raises(TowerError, match=r"Keras created variables by itself in .*kernel.*bias.*KerasModel"):
         call_in_tower(lambda x: keras.layers.Dense(2)(x), x, vs_name=vs_name)
 
@@ -56,7 +56,7 @@ def test_a_model_may_be_frozen(keras, x):
     assert len(v1.get_collection("model_variables")) == len(v1.global_variables()) == 2
 
 
-def test_what_keras_2_assigns_to_is_a_variable(keras2, x):
+def test_keras_2_needs_variables_to_assign_to(keras2, x):
     net = net_of(keras2, lambda: keras2.layers.Dense(2))
 
     def tower(x):
@@ -104,14 +104,14 @@ def test_two_models_with_names_have_scopes(keras, x):
     assert {re.sub("/.*", "", variable.name) for variable in v1.trainable_variables()} == {"first", "second"}
 
 
-def test_what_a_function_returns_must_be_of_the_keras_that_is_expected(keras, x):
+def test_the_function_must_return_a_model_of_the_expected_keras(keras, x):
     with pytest.raises(ConfigError, match=r"returned 7, a builtins.int; expected a model or a layer of .*keras"):
         call_in_tower(net_of(keras, lambda: 7), x)
     with pytest.raises(ConfigError, match=r"cannot be imported.*Install no_keras"):
         call_in_tower(KerasModel(lambda: 7, keras="no_keras"), x)
 
 
-def test_keras_2_is_no_model_of_keras_3(keras3, x):
+def test_a_model_of_keras_2_is_an_error_for_keras_3(keras3, x):
     tf_keras = pytest.importorskip("tf_keras")
     with pytest.raises(ConfigError, match=r"tf_keras.*Dense; expected a model or a layer of keras 3.*keras='tf_keras'"):
         call_in_tower(KerasModel(lambda: tf_keras.layers.Dense(2)), x)
@@ -128,13 +128,13 @@ def test_losses_are_there_once_the_model_was_called(keras, x):
         net.variable_names(tf.Graph())
 
 
-def test_what_synchronizes_by_tf_distribute_is_refused(keras, x):
+def test_layers_that_synchronize_by_tf_distribute_are_an_error(keras, x):
     net = net_of(keras, lambda: keras.Sequential([keras.layers.BatchNormalization(synchronized=True)]))
     with pytest.raises(TowerError, match=r"'batch_normalization' has synchronized=True.*tpk\.layers"):
         call_in_tower(net, x, total=2)
 
 
-def test_layers_that_assign_what_is_trained_are_refused(keras3, x):
+def test_layers_that_assign_trainable_variables_are_an_error(keras3, x):
     net = net_of(keras3, lambda: keras3.layers.SpectralNormalization(keras3.layers.Dense(2)))
     with pytest.raises(TowerError, match=r"assigns its trainable variable '.*kernel'"):
         call_in_tower(net, x)
@@ -149,7 +149,7 @@ def test_random_numbers_without_a_generator_are_refused(keras3, x):
         call_in_tower(net_of(keras3, Noise), x)
 
 
-def test_a_model_from_elsewhere_is_no_new_one(keras3):
+def test_a_model_that_was_built_before_is_an_error(keras3):
     model = keras3.Sequential([keras3.Input((3,)), keras3.layers.Dense(2)])
     with tf.Graph().as_default():
         x = v1.placeholder(tf.float32, [None, 3], "x")
@@ -157,7 +157,7 @@ def test_a_model_from_elsewhere_is_no_new_one(keras3):
             call_in_tower(net_of(keras3, lambda: model), x)
 
 
-def test_weights_that_keras_2_would_lose_are_told(keras2, tmp_path):
+def test_weights_that_keras_2_would_lose_are_an_error(keras2, tmp_path):
     def build():
         return keras2.Sequential([keras2.Input((3,)), keras2.layers.Dense(2)])
 

@@ -191,7 +191,7 @@ class Predict(tpk.Callback):
 
 
 @pytest.mark.parametrize("strategy", ["single", "replicated"])
-def test_what_is_saved_predicts_in_plain_keras_as_the_inference_tower(keras, strategy, tmp_path):
+def test_a_saved_model_predicts_the_same_in_plain_keras(keras, strategy, tmp_path):
     model, predict = Model(keras, batch_norm=True, dropout=0.5), Predict()
     devices = {"devices": 2} if strategy == "replicated" else {}
     train(

@@ -172,11 +172,6 @@ def test_a_timeout_that_makes_no_sense_is_an_error():
         tpk.StartProcOrThread([], stop_timeout=0)
 
 
-def test_who_wants_them_to_live_longer_is_told_how():
-    with pytest.raises(TypeError, match="takes no stop_at_last=: all are stopped when the training ends"):
-        tpk.StartProcOrThread([], stop_at_last=False)
-
-
 def test_a_thread_that_was_started_before_is_an_error(run_steps):
     loop = Loop()
     loop.start()

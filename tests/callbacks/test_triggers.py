@@ -187,7 +187,7 @@ def test_a_callback_that_comes_last_does_so_at_every_time_of_its_trigger():
 @pytest.mark.parametrize("options", [{}, {"before_train": False}])
 def test_no_time_is_an_error(options):
     for make in (partial(PeriodicTrigger, Recorder()), Every):
-        with pytest.raises(ConfigError, match=r"never trigger"):
+        with pytest.raises(ConfigError, match=r"never be triggered"):
             make(**options)
 
 
@@ -222,7 +222,7 @@ def test_periodic_trigger_of_a_callback_without_trigger_is_an_error_that_says_wh
 
 @pytest.mark.parametrize("offered", [3, None, object()])
 def test_only_a_callback_can_be_wrapped(offered):
-    with pytest.raises(PluginError, match=r"PeriodicTrigger stands in for a tpk\.Callback"):
+    with pytest.raises(PluginError, match=r"PeriodicTrigger takes a tpk\.Callback"):
         PeriodicTrigger(offered, every_k_epochs=1)
 
 

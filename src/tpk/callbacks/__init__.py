@@ -1,4 +1,4 @@
-"""The built-in callbacks: what happens besides the training itself. One file a topic."""
+"""The built-in callbacks, with one file for each topic."""
 
 import lazy_loader
 

@@ -20,17 +20,13 @@ from tpk.checks import check_positive
 from tpk.errors import ConfigError, TrainerStateError
 from tpk.input_source.hang_watcher import ends_in_time
 from tpk.plugin import Callback, hookimpl
-from tpk.plugin.creation import also_spelled
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
-_STOPPED = "all are stopped when the training ends. Start a process that should live longer yourself."
 
-
-@also_spelled(stop_at_last=_STOPPED)
 class StartProcOrThread(Callback):
     """Starts processes and threads before the first step, and stops them when the training ends, even by an error.
 

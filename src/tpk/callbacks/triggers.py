@@ -1,4 +1,4 @@
-"""Callbacks that stand in for another one, to choose when or whether it runs."""
+"""Proxies of callbacks that choose when or whether the callbacks run."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ logger = logging.getLogger(__name__)
 
 
 class ProxyCallback(Callback):
-    """Base of callbacks that stand in for another callback.
+    """Base of proxies of callbacks.
 
-    A proxy has the hooks, the state, the name and the trainer of the other callback, `cb`. A subclass overrides the
-    hooks that it changes, and calls those of `cb` by `call`. An override is used if `cb` implements the hook, or if
-    `extra_hooks` has it; it takes the place in the order of calls that `cb`'s own hook, or else its `trigger`, has.
+    A proxy has the hooks, the state, the name and the trainer of another callback, `cb`. A subclass overrides the hooks
+    that it changes, and calls the hooks of `cb` by `call`. An override is used if `cb` implements the hook, or if
+    `extra_hooks` has it. It is called in the place of `cb`'s hook, or else of `cb`'s `trigger`.
 
     Args:
         callback: the other callback: an instance, a class, a name, ``"module:attr"``, or `tpk.use`. Names are resolved
@@ -68,13 +68,13 @@ class ProxyCallback(Callback):
 
     def _take(self, callback: Any) -> None:
         if not isinstance(callback, Callback):
-            raise PluginError(f"{type(self).__name__} stands in for a tpk.Callback, but got {callback!r}.")
+            raise PluginError(f"{type(self).__name__} takes a tpk.Callback, but got {callback!r}.")
         self.cb = callback
         if not isinstance(innermost(self), ProxyCallback):  # Otherwise, the name inside is still unresolved.
             self.check_callback(callback)
 
     def check_callback(self, callback: Callback) -> None:
-        """Raise an error if this proxy cannot stand in for `callback`."""
+        """Raise an error if this proxy does not work with `callback`."""
 
     def call(self, hook: str, *arguments: Any) -> Any:
         """Call a hook of the other callback, with all of its arguments; None if it does not implement it."""
@@ -141,7 +141,7 @@ class ProxyCallback(Callback):
 
 
 def innermost(callback: Callback) -> Callback:
-    """Return the callback for which nested proxies stand in; `callback` itself if it is no proxy."""
+    """Return the callback inside nested proxies; `callback` itself if it is not a proxy."""
     while isinstance(callback, ProxyCallback) and "cb" in vars(callback):
         callback = callback.cb
     return callback
@@ -179,7 +179,7 @@ class Every:
         steps: whenever `global_step` has passed a multiple of it; if one run makes several steps, after the run that
             passes it.
         epochs: at the end of epochs whose number is a multiple of it.
-        minutes: after the first step that ends so many minutes after the last trigger or the start.
+        minutes: after the first step that ends this many minutes after the last trigger or the start.
         before_train: also once before the first epoch.
         clock: returns the time in seconds, for `minutes`.
 
@@ -203,7 +203,7 @@ class Every:
         check_positive(self, minutes=self.minutes)
         if not (self.steps or self.epochs or self.minutes or self.before_train):
             raise ConfigError(
-                "A callback for which no time is given would never trigger. Give it a number of steps or of epochs, or "
+                "A callback without a time would never be triggered. Give it a number of steps or epochs, or "
                 "before_train=True."
             )
 
@@ -309,7 +309,7 @@ class PeriodicTrigger(ProxyCallback, TimedCallback):
         ProxyCallback.__init__(self, callback)
 
     def check_callback(self, callback: Callback) -> None:
-        """Raise an error if there is nothing to trigger."""
+        """Raise an error if the callback does not implement `trigger`."""
         inner = innermost(callback)
         trigger_of(inner)
         if not inner._overrides("trigger"):
@@ -320,7 +320,7 @@ class PeriodicTrigger(ProxyCallback, TimedCallback):
             )
 
     def hook_implementations(self) -> dict[str, Callable[..., Any]]:
-        """Return the hooks of the callback, of which ``trigger_step`` is kept whatever the times are."""
+        """Return the hooks of the callback. If it has ``trigger_step``, this is kept whatever the times are."""
         self.unused_hooks = _unused_hooks(self, PeriodicTrigger)
         if "trigger_step" in self.cb.hook_implementations():
             self.unused_hooks.discard("trigger_step")
@@ -335,10 +335,6 @@ class PeriodicTrigger(ProxyCallback, TimedCallback):
         """Let the callback see the step, then trigger it if the step ends a period."""
         self.call("trigger_step", trainer)
         TimedCallback.trigger_step(self, trainer)
-
-    def trigger_epoch(self, trainer: TrainerProtocol) -> None:
-        """Trigger the callback if the epoch ends a period."""
-        TimedCallback.trigger_epoch(self, trainer)
 
 
 class EnableCallbackIf(ProxyCallback):
@@ -365,13 +361,13 @@ class EnableCallbackIf(ProxyCallback):
         self._enabled_in_run = False
 
     def hook_implementations(self) -> dict[str, Callable[..., Any]]:
-        """Return the hooks of the callback, those of epochs and steps under the condition."""
+        """Return the hooks of the callback; ``before_run`` evaluates the condition for ``after_run``."""
         if "after_run" in self.cb.hook_implementations():
             self.extra_hooks = {*self.extra_hooks, "before_run"}
         return super().hook_implementations()
 
     def before_epoch(self, trainer: TrainerProtocol) -> None:
-        """Call the hook if the callback is enabled; so do the others."""
+        """Call the hook if the callback is enabled."""
         self._call_if_enabled("before_epoch", trainer)
 
     def before_run(self, run_context: Any) -> Any:
@@ -385,15 +381,15 @@ class EnableCallbackIf(ProxyCallback):
             self.call("after_run", run_context, run_values)
 
     def trigger_step(self, trainer: TrainerProtocol) -> None:
-        """See `before_epoch`."""
+        """Call the hook if the callback is enabled."""
         self._call_if_enabled("trigger_step", trainer)
 
     def after_epoch(self, trainer: TrainerProtocol) -> None:
-        """See `before_epoch`."""
+        """Call the hook if the callback is enabled."""
         self._call_if_enabled("after_epoch", trainer)
 
     def trigger_epoch(self, trainer: TrainerProtocol) -> None:
-        """See `before_epoch`."""
+        """Call the hook if the callback is enabled."""
         self._call_if_enabled("trigger_epoch", trainer)
 
     def trigger(self, trainer: TrainerProtocol) -> None:

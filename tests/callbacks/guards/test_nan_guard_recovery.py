@@ -150,7 +150,7 @@ def test_it_goes_back_so_many_times_with_an_ever_lower_rate(tmp_path):
     guard, values = NanGuard(on_nan="rollback", max_rollbacks=2), Values()
     with pytest.raises(NonFiniteError, match="step 4 ") as caught:
         train(guard, tmp_path, bad=[3, 4, 5], callbacks=[values])
-    assert caught.value.__notes__ == ["it has gone back 2 times already (max_rollbacks)"]
+    assert caught.value.__notes__ == ["it has been rolled back 2 times already (max_rollbacks)"]
     assert guard.rollbacks == 2
     assert values.final["learning_rate"] == np.float32(0.025)
 
@@ -158,7 +158,7 @@ def test_it_goes_back_so_many_times_with_an_ever_lower_rate(tmp_path):
 def test_without_a_checkpoint_there_is_nowhere_to_go_back_to():
     with pytest.raises(NonFiniteError) as caught:
         train(NanGuard(on_nan="rollback"), bad=[3])
-    assert caught.value.__notes__ == ["there is no checkpoint yet that it could go back to"]
+    assert caught.value.__notes__ == ["it cannot be rolled back, because there is no checkpoint yet"]
 
 
 def test_it_goes_back_when_a_checkpoint_is_due_of_variables_that_went_bad(tmp_path):

@@ -1,1 +1,1 @@
-"""What watches over a training: it stops or mends one that goes wrong, or gets no better."""
+"""Callbacks that watch over a training: they stop it, skip a bad update, or recover."""

@@ -91,7 +91,7 @@ class NanGuard(Callback):
             raise ConfigError(f"NanGuard: lr_factor must be more than 0 and at most 1, not {lr_factor!r}")
         self._wanted = list(tensors) if isinstance(tensors, list | tuple) else [tensors]
         if not self._wanted:
-            raise ConfigError("NanGuard(tensors=[]): there is nothing to check. Name a tensor, or 'cost'.")
+            raise ConfigError("NanGuard(tensors=[]): nothing to check. Name a tensor, or 'cost'.")
         self._on_nan = on_nan
         self._max_skips = max_skips
         self._max_rollbacks = max_rollbacks
@@ -179,11 +179,11 @@ class NanGuard(Callback):
         if self._on_nan != "rollback" or not isinstance(error, NonFiniteError):
             return None
         if self.rollbacks >= self._max_rollbacks:
-            add_note(error, f"it has gone back {self.rollbacks} times already (max_rollbacks)")
+            add_note(error, f"it has been rolled back {self.rollbacks} times already (max_rollbacks)")
             return None
         checkpoint = self.trainer.checkpoints.newest()
         if checkpoint is None:
-            add_note(error, "there is no checkpoint yet that it could go back to")
+            add_note(error, "it cannot be rolled back, because there is no checkpoint yet")
             return None
         self.rollbacks += 1
         rate = None if self._learning_rate is None else self._learning_rate.get_value() * self._lr_factor
@@ -307,7 +307,7 @@ class CheckNumerics(NanGuard):
     intended. A model with computed infinities, such as the mask of an attention, fails at once: use ``-1e9`` instead.
 
     - **When it runs**: along with each step, or with the steps chosen by `EnableCallbackIf` or `PeriodicCallback`.
-    - **What it costs**: in these steps every tensor is read once more. The graph has one more op for each tensor, so
+    - **What it costs**: in these steps every tensor is read again. The graph has one more op for each tensor, so
       setting up the training takes several times as long. Use it to find the cause of a failure that `NanGuard` has
       reported.
     - **Where it works**: on every strategy, in every process. Of towers that do not wait for each other (``async``),
@@ -416,7 +416,7 @@ def _datapoints_of_run(trainer: TrainerProtocol, fetches: Any) -> range:
     inputs = [[tensor.op for tensor in tower.inputs] for tower in trainer.towers.training()]
     if source is None or not inputs or (trainer.loop.is_compiled and trainer.loop.steps_per_run > 1):
         return range(0)
-    # Towers that run on their own take datapoints at any time, so those of this run are unknown.
+    # Towers that run on their own take datapoints at any time, so the numbers for this run are unknown.
     if not all(FetchDependencies(ops).among(fetches) for ops in inputs):
         return range(0)
     try:

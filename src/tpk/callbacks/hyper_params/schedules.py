@@ -418,15 +418,12 @@ class JoinedSchedule(Schedule):
 
     @boundaries.validator
     def _check_boundaries(self, attribute: Any, value: Any) -> None:
-        is_tuple = isinstance(value, tuple) and all(map(_is_number, value))
-        if not is_tuple or any(b <= a for a, b in pairwise((0, *value))):
+        expected = len(self.schedules) - 1
+        is_valid = isinstance(value, tuple) and len(value) == expected and all(map(_is_number, value))
+        if not is_valid or any(b <= a for a, b in pairwise((0, *value))):
             raise ConfigError(
-                f"JoinedSchedule(boundaries={value!r}): expected positive numbers, each greater than the one before."
-            )
-        if len(value) != len(self.schedules) - 1:
-            raise ConfigError(
-                f"JoinedSchedule(boundaries={value!r}): expected {len(self.schedules) - 1}, one for each schedule "
-                "except the first."
+                f"JoinedSchedule(boundaries={value!r}): expected {expected} positive numbers in increasing order, one "
+                "for each schedule except the first."
             )
 
     @property

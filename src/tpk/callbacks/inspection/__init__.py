@@ -1,1 +1,1 @@
-"""What looks at a training from inside: profiles, values of tensors, images, gradients, numerics."""
+"""Callbacks that look inside a training: profiles, values of tensors, images, gradients."""

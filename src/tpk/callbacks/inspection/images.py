@@ -57,7 +57,7 @@ class DumpTensorAsImage(LooksAtTensors):
         every_k_steps: int = 1,
         max_images: int = 10,
     ) -> None:
-        super().__init__(tensor, every_k_steps)
+        super().__init__(tensor, every_k_steps=every_k_steps)
         if len(self._wanted) != 1:
             raise ConfigError(f"DumpTensorAsImage takes one tensor, got {tensor!r}. Take one callback for each.")
         _check_options(self, map_func, max_images)

@@ -8,7 +8,7 @@ import math
 import zipfile
 from abc import ABC, abstractmethod
 from collections import ChainMap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,7 @@ class LooksAtSteps(Callback, ABC):
     """Base of callbacks that look at some steps. The other steps cost one comparison of two numbers.
 
     The number of a step is the value of `global_step` after it, in each of its runs of the session. If one run makes
-    several steps, the number of the run is that of its last step, and the run is looked at if one of its steps is due.
+    several steps, the run has the number of its last step, and is looked at if one of its steps is due.
 
     A subclass defines `next_due`, asks in ``before_run`` whether `step_under_way` is due, and updates `due_at`.
 
@@ -87,7 +87,7 @@ class LooksAtTensors(LooksAtSteps):
         TowerError: when the graph is set up, if no tensor has the name; the message lists the nearest names.
     """
 
-    def __init__(self, tensors: Any, every_k_steps: int = 1) -> None:
+    def __init__(self, tensors: Any, *, every_k_steps: int = 1) -> None:
         super().__init__()
         self._wanted = list(tensors) if isinstance(tensors, list | tuple) else [tensors]
         if not self._wanted:
@@ -106,7 +106,26 @@ class LooksAtTensors(LooksAtSteps):
 
     def find_tensors(self, trainer: TrainerProtocol) -> list[RunTensor]:
         """Return the tensors to fetch."""
-        return run_tensors(trainer.graph, labelled_tensors(self, trainer, self._wanted).items())
+        return run_tensors(trainer.graph, [self._find_tensor(trainer, each) for each in self._wanted])
+
+    def _find_tensor(self, trainer: TrainerProtocol, wanted: Any) -> tuple[str, Any]:
+        """Return a tensor with its name inside the tower, without ``:0``."""
+        owner = type(self).__name__
+        if isinstance(wanted, str):
+            tensor, name = find_tensor(trainer, wanted), wanted
+        elif isinstance(wanted, tf.Tensor) and wanted.graph is trainer.graph:
+            tensor, name = wanted, name_in_tower(wanted.name)
+        else:
+            raise ConfigError(
+                f"{owner}: expected the name of a tensor, or a tensor of the trainer's graph, got {wanted!r}. To look "
+                "at a variable, copy it in the tower: tf.identity(w, name='w_before')."
+            )
+        if tensor.dtype == tf.resource or is_reference(tensor):
+            raise ConfigError(
+                f"{owner}: {tensor.name!r} is a variable (or a handle), which a step may read before or after its "
+                "update. Copy it in the tower, and name the copy: tf.identity(w, name='w_before')."
+            )
+        return name.removesuffix(":0"), tensor
 
     def next_due(self, step: int) -> float:
         """Return the next multiple of `every_k_steps`."""
@@ -182,7 +201,7 @@ class ProcessTensors(LooksAtTensors):
     """
 
     def __init__(self, tensors: Any, fn: Callable[..., None], *, every_k_steps: int = 1) -> None:
-        super().__init__(tensors, every_k_steps)
+        super().__init__(tensors, every_k_steps=every_k_steps)
         if not callable(fn):
             raise ConfigError(f"ProcessTensors(fn={fn!r}): expected a function that takes the values of the tensors.")
         self._fn = fn
@@ -212,7 +231,7 @@ class TensorPrinter(LooksAtTensors):
     """
 
     def __init__(self, tensors: Any, *, every_k_steps: int = 1, max_elements: int = 20) -> None:
-        super().__init__(tensors, every_k_steps)
+        super().__init__(tensors, every_k_steps=every_k_steps)
         check_at_least(self, 1, max_elements=max_elements)
         self._max_elements = max_elements
 
@@ -250,9 +269,6 @@ class DumpTensors(LooksAtTensors):
         ```
     """
 
-    def __init__(self, tensors: Any, *, every_k_steps: int = 1) -> None:
-        super().__init__(tensors, every_k_steps)
-
     def setup_graph(self, trainer: TrainerProtocol) -> None:
         """Find the tensors, and check that there is a run directory."""
         file_in_run_dir(self)
@@ -274,38 +290,6 @@ def _storable(value: Any) -> np.ndarray:
     if array.dtype == object:
         return array.astype(np.bytes_)
     return array.astype(np.float32) if array.dtype.kind == "V" else array
-
-
-def labelled_tensors(callback: Any, trainer: TrainerProtocol, wanted: Sequence[Any]) -> dict[str, Any]:
-    """Return tensors by their names inside the tower, without ``:0``.
-
-    Args:
-        callback: the callback, for messages.
-        trainer: the trainer.
-        wanted: names, in the main training tower or else in the graph, or tensors.
-
-    Raises:
-        ConfigError: if a value is neither a name nor a tensor, or is a variable.
-        TowerError, ConfigError: if there is no tensor of a name; see `tpk.find_tensor`.
-    """
-    found = {}
-    for each in wanted:
-        if isinstance(each, str):
-            tensor, name = find_tensor(trainer, each), each
-        elif isinstance(each, tf.Tensor) and each.graph is trainer.graph:
-            tensor, name = each, name_in_tower(each.name)
-        else:
-            raise ConfigError(
-                f"{type(callback).__name__}: expected the name of a tensor, or a tensor of the trainer's graph, got "
-                f"{each!r}. To look at a variable, copy it in the tower: tf.identity(w, name='w_before')."
-            )
-        if tensor.dtype == tf.resource or is_reference(tensor):
-            raise ConfigError(
-                f"{type(callback).__name__}: {tensor.name!r} is a variable (or a handle), which a step may read before "
-                "or after its update. Copy it in the tower, and name the copy: tf.identity(w, name='w_before')."
-            )
-        found[name.removesuffix(":0")] = tensor
-    return found
 
 
 def file_in_run_dir(callback: Callback, name: str = "") -> Path:
@@ -336,8 +320,8 @@ class GradientHistogram(LooksAtTensors):
     - ``gradients/<variable>/norm``: the Euclidean norm, a scalar;
 
     and ``gradients/global_norm``, the norm of all gradients of the cost (see `tf.linalg.global_norm`). If there are
-    several costs, their names are part of these: ``gradients/<cost>/<variable>``. The gradients are those of the main
-    training tower as computed, before they are averaged over towers, clipped, or processed otherwise. For a sparse
+    several costs, their names are part of these: ``gradients/<cost>/<variable>``. The main training tower computes the
+    gradients; they are reported before they are averaged over towers, clipped, or processed otherwise. For a sparse
     gradient, only its values count.
 
     - **When it runs**: along with the last step of each epoch, or each k-th step. An objective that is not minimized in
@@ -361,7 +345,7 @@ class GradientHistogram(LooksAtTensors):
     """
 
     def __init__(self, every_k_steps: int | None = None) -> None:
-        super().__init__("gradients", 1 if every_k_steps is None else every_k_steps)
+        super().__init__("gradients", every_k_steps=1 if every_k_steps is None else every_k_steps)
         self._at_epoch_end = every_k_steps is None
         # The prefix of the names of each gradient's cost.
         self._prefixes: dict[str, str] = {}

@@ -2,6 +2,7 @@ from . import (
     determinism as determinism,
     random as random,
 )
+from .gradients import compute_gradients as compute_gradients
 from .objective import Objective as Objective
 from .optimizers.accumulation import AccumGradOptimizer as AccumGradOptimizer
 from .optimizers.gradient_processors import (

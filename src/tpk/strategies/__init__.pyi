@@ -12,4 +12,11 @@ from .replicated import (
     get_post_init_ops as get_post_init_ops,
 )
 from .single import SingleStrategy as SingleStrategy
-from .towers import build_on_multi_tower as build_on_multi_tower
+from .towers import (
+    build_on_multi_tower as build_on_multi_tower,
+    in_turn as in_turn,
+)
+from .update_order import (
+    after_reads as after_reads,
+    apply_in_groups as apply_in_groups,
+)

@@ -16,7 +16,7 @@ from tpk.cli.framework import examples
 from tpk.errors import PluginError
 from tpk.plugin.catalog import GROUPS
 
-TEMPLATE_KINDS = ("callback", "monitor", "strategy", "trainer")
+TEMPLATE_KINDS = ("callback", "monitor", "strategy", "trainer", "hooks")
 
 
 @click.command(epilog=examples("tpk plugins new cost-curve", "tpk plugins new tpk-mine --kind strategy"))
@@ -50,7 +50,8 @@ def new(name: str, kind: str, directory: Path) -> int:
         "module": module,
         "class_name": class_name,
         "kind": kind,
-        "group": GROUPS[kind],
+        "group": GROUPS["plugin" if kind == "hooks" else kind],
+        "target": module if kind == "hooks" else f"{module}:{class_name}",
         "list": {"callback": "callbacks", "monitor": "monitors"}.get(kind, "trainer"),
         "version": __version__,
     }
@@ -58,12 +59,7 @@ def new(name: str, kind: str, directory: Path) -> int:
         file = root / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(string.Template(template).substitute(values), encoding="utf-8")
-    print(
-        f"Wrote {root}. Next:\n"
-        f"  pip install -e '{root}[test]'\n"
-        f"  pytest {root}\n"
-        f"  tpk plugins show --kind {kind} {plugin}"
-    )
+    print(f"Wrote {root}. Next:\n  pip install -e '{root}[test]'\n  pytest {root}\n  tpk plugins show {plugin}")
     return 0
 
 
@@ -73,6 +69,8 @@ def _contents(module: str, kind: str) -> dict[str, str]:
         "pyproject.toml": "pyproject.toml",
         "README.md": f"{kind}_readme.md",
         f"src/{module}.py": f"{kind}.py",
+        ".gitignore": "gitignore",
+        ".github/workflows/tests.yml": "ci.yml",
         "tests/conftest.py": "conftest.py",
         f"tests/test_{module}.py": f"test_{kind}.py",
     }

@@ -499,7 +499,7 @@ def test_workers_do_not_repeat_each_other_where_a_random_flow_reads_another():
 def test_there_are_only_so_many_shares():
     for recipe in [*LEAVES, *COMBINATIONS]:
         recipe = (recipe, 3) if recipe in LEAVES else (recipe, [("list", 3)])
-        with pytest.raises(ConfigError, match="a share must have a number from 0 to 1, not 2"):
+        with pytest.raises(ConfigError, match="the index of a share must be from 0 to 1, not 2"):
             shard(build(recipe), 2, 2)
 
 

@@ -267,13 +267,13 @@ def test_data_that_is_not_random_is_one_and_the_same():
     ("arguments", "message"),
     [
         ({"shapes": [(1,)], "size": -1}, "size must be"),
-        ({"shapes": [3]}, "shapes must have one shape for each component"),
-        ({"shapes": [(-1,)]}, "shapes must have"),
-        ({"shapes": [(1,)], "dtype": "S3"}, "dtype must be one of"),
+        ({"shapes": [3]}, "shapes must be one shape for each component"),
+        ({"shapes": [(-1,)]}, "shapes must be"),
+        ({"shapes": [(1,)], "dtype": "S3"}, "dtype must be boolean"),
         ({"shapes": [(1,)], "dtype": "no"}, "'no' is not a dtype"),
-        ({"shapes": [(1,)], "dtype": ["int32", "int32"]}, "2 values of dtype for 1 shapes"),
+        ({"shapes": [(1,)], "dtype": ["int32", "int32"]}, "dtype has 2 values for 1 shapes"),
         ({"shapes": [(1,)], "domain": (1, 1)}, "domain must be a pair"),
-        ({"shapes": [(1,)], "domain": [(0, 1), (0, 1)]}, "2 values of domain for 1 shapes"),
+        ({"shapes": [(1,)], "domain": [(0, 1), (0, 1)]}, "domain has 2 values for 1 shapes"),
         ({"shapes": [(1,)], "domain": (0, 257), "dtype": "uint8"}, r"domain \(0, 257\) does not fit into uint8"),
     ],
 )

@@ -211,13 +211,13 @@ def test_reset_state_waits_for_the_data_code(drive, specs, caplog, when_logged, 
 
     released = threading.Event()
 
-    when_logged("has not finished its datapoint", released.set)
+    when_logged("did not finish its datapoint", released.set)
     with drive(QueueInput(Flow()), specs("number")) as training:
         training.step()
         training.source.reset_state()
         assert released.is_set()
         assert training.first_components(3) == [1, 0, 1]
-    assert "has not finished its datapoint" in caplog.text
+    assert "did not finish its datapoint" in caplog.text
 
 
 def test_a_closed_session_ends_the_thread(drive, specs, caplog):

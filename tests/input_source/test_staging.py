@@ -147,7 +147,7 @@ def test_data_code_that_does_not_return_is_left_behind_with_a_warning(drive, spe
     with drive(source, specs("x")) as training:
         training.step()
         assert asked.wait(60)
-    assert "QueueInput: the dataflow has not finished its datapoint within 0.01 s" in caplog.text
+    assert "QueueInput: the dataflow did not finish its datapoint within 0.01 s" in caplog.text
     assert "go_on.wait(60)" in caplog.text
     go_on.set()
     training.join_thread("QueueInput")

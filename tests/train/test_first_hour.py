@@ -179,7 +179,7 @@ def arrays_in_place_of_datapoints():
     launch(dataflow=(INPUTS, LABELS))
 
 
-@mistake(tpk.InputError, "datapoint 0 is not a list, tuple or dict but ndarray", "[image]")
+@mistake(tpk.InputError, "datapoint 0 is of type ndarray, which is not a list, tuple or dict", "[image]")
 def arrays_in_batches_in_place_of_datapoints():
     launch(dataflow=tpk.BatchData(list(INPUTS), 8))
 

@@ -185,7 +185,7 @@ class RNGDataFlow(DataFlow):
         if seed is None:
             seed = secrets.randbits(53)  # no more, so that it survives any JSON reader
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-            raise ConfigError(f"the seed of {type(self).__name__} must be a whole number from 0 on, not {seed!r}")
+            raise ConfigError(f"the seed of {type(self).__name__} must be an integer, 0 or more, not {seed!r}")
         self.seed = int(seed)
         self.epoch = 0
 
@@ -461,8 +461,8 @@ def error_of_data(error: BaseException, owner: str) -> BaseException:
     place = traceback.extract_tb(error.__traceback__)[-1]
     failure = InputError(
         f"{owner}: the data code raised {error!r} in {place.name}, line {place.lineno} of {place.filename}. "
-        "Data code does not end the process: let it raise an ordinary exception if the data is wrong, or return at its "
-        "end."
+        "Data code must not end the process: raise an ordinary exception if the data is wrong, or return to end the "
+        "data."
     )
     failure.__cause__ = error
     return failure
@@ -486,7 +486,7 @@ def shard(flow: Iterable[Any], index: int, count: int, block: int = 1) -> DataFl
     Args:
         flow: any iterable of datapoints. A dataflow's own ``shard(index, count)`` is called (Hugging Face datasets have
             a ``shard`` with other arguments). A share of a sequence reads only its own items; a share of another
-            iterable makes all datapoints, and drops those of other workers.
+            iterable makes all datapoints, and drops the datapoints of other workers.
         index: from 0 to `count` - 1.
         count: number of workers.
         block: number of consecutive datapoints that stay together.
@@ -517,7 +517,7 @@ def check_share(index: int, count: int) -> None:
         ConfigError: it is not.
     """
     if not 0 <= index < count:
-        raise ConfigError(f"a share must have a number from 0 to {count - 1}, not {index}")
+        raise ConfigError(f"the index of a share must be from 0 to {count - 1}, not {index}")
 
 
 def length_of_share(length: int, index: int, count: int, block: int = 1) -> int:
@@ -571,10 +571,10 @@ def why_empty(flow: Iterable[Any]) -> str:
         count = flow_length(sources[0])
         return (
             f"{kind} makes no batch of {batch_size} from {'too few' if count is None else count} datapoints. Lower "
-            "batch_size, or give it remainder=True"
+            "batch_size, or set remainder=True"
         )
     if isinstance(flow, Share):
-        return f"there are fewer datapoints than processes or workers ({flow.count}), and none is left for this one"
+        return f"there are fewer datapoints than processes or workers ({flow.count}), so this share is empty"
     return f"the dataflow {kind} has no datapoint"
 
 
@@ -639,7 +639,7 @@ class LookaheadDataFlow(StatefulProxyDataFlow):
             for _ in islice(delivered, place["since"]):
                 self.place["since"] += 1
             logger.info(
-                "%s goes on in the middle of a pass: made %d datapoints again that had been delivered",
+                "%s continues in the middle of a pass: it made %d datapoints again that were delivered before",
                 type(self).__name__,
                 place["since"],
             )

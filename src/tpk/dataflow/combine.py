@@ -168,8 +168,8 @@ def _join(datapoints: tuple[Any, ...], number: int) -> Any:
         return joined
     kinds = [type(datapoint).__name__ for datapoint in datapoints]
     raise InputError(
-        f"JoinData: datapoint {number} is {', '.join(kinds)} in the flows; they must be lists or tuples in all of "
-        "them, or dicts in all of them"
+        f"JoinData: datapoint {number} is {', '.join(kinds)} in the flows; it must be a list or tuple in all flows, "
+        "or a dict in all flows"
     )
 
 

@@ -1,4 +1,4 @@
-"""Adapters for loaders of other libraries, and what only those who know them can tell of them."""
+"""Adapters for the data loaders of other libraries."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import numpy as np
 
 
 def with_position(flow: Iterable[Any]) -> Iterable[Any]:
-    """Return a flow whose ``state_dict`` is a position; one that has a position, or none at all, as it is.
+    """Return a flow whose ``state_dict`` is an exact position, as plain data.
 
-    Hugging Face's ``IterableDataset`` and torchdata's ``StatefulDataLoader`` are wrapped.
+    Hugging Face's ``IterableDataset`` and torchdata's ``StatefulDataLoader`` are wrapped. Other flows are returned
+    unchanged.
 
     Args:
         flow: any iterable of datapoints.
@@ -27,20 +28,20 @@ def with_position(flow: Iterable[Any]) -> Iterable[Any]:
 
 
 def is_foreign_sequence(flow: object) -> bool:
-    """Whether it is a data set that delivers, item by item, what it delivers when it is iterated: Hugging Face's."""
+    """Whether a flow is a Hugging Face ``Dataset``, which delivers ``flow[i]`` for each index when it is iterated."""
     return _is_from(flow, "datasets", "Dataset")
 
 
 def _is_from(flow: object, module: str, name: str) -> bool:
-    # What was not imported made no object.
+    # If the module was not imported, no object is of its classes.
     kind = getattr(sys.modules.get(module), name, None)
     return kind is not None and isinstance(flow, kind)
 
 
 def _shuffles(stream: Any) -> bool:
-    """Whether a stream of Hugging Face shuffles in a buffer, whose content its state lacks, so that it would be lost.
+    """Whether a Hugging Face stream shuffles in a buffer, whose content is missing from its state.
 
-    Nothing public says so; where the private name is gone, this is said of every stream.
+    This needs a private attribute; without it, the answer is True.
     """
     layers = [getattr(stream, "_ex_iterable", None)]
     for layer in layers:
@@ -52,7 +53,7 @@ def _shuffles(stream: Any) -> bool:
 
 
 class _Replayed:
-    """A flow whose state is not asked for, so that a position in it is found by replaying."""
+    """A flow with its state hidden, so that its position is restored by replaying."""
 
     def __init__(self, flow: Iterable[Any]) -> None:
         self._flow = flow
@@ -62,7 +63,7 @@ class _Replayed:
 
 
 class _HuggingFaceStream:
-    """A stream that is asked to go on somewhere does so in every later pass, too, until it is told otherwise."""
+    """A Hugging Face stream, which would begin every later pass at the position that it has loaded."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -78,7 +79,7 @@ class _HuggingFaceStream:
         self._in_pass = False
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the iteration under way stands; nothing between two passes."""
+        """Return the state of the stream; empty between two passes."""
         if self._loaded is not None:
             return {"stream": dict(self._loaded)}
         return {"stream": self._stream.state_dict() if self._in_pass else {}}
@@ -90,17 +91,17 @@ class _HuggingFaceStream:
 
 
 class _TorchLoader:
-    """A loader whose state holds tensors, the random state of its sampler, where it shuffles."""
+    """A torchdata loader, whose state contains tensors (the random state of its sampler) if it shuffles."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
 
     def __iter__(self) -> Iterator[Any]:
-        # Not a generator: the loader takes its state back when it is asked for an iterator.
+        # Not a generator: the loader restores its state in `__iter__`.
         return iter(self._loader)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the iteration under way stands, as plain data."""
+        """Return the state of the loader as plain data."""
         return {"loader": _without_tensors(self._loader.state_dict())}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -219,11 +219,12 @@ class DataFromQueue(DataFlow):
                 return None
             if self.timeout is not None and waited >= self.timeout:
                 raise InputError(
-                    f"DataFromQueue: datapoint {number} did not come within {self.timeout:g} seconds. Does whoever "
-                    "fills the queue still run? It ends the data by putting None."
+                    f"DataFromQueue: datapoint {number} did not come within {self.timeout:g} seconds. Is the "
+                    "thread or process that fills the queue still running? It ends the data by putting None."
                 )
             logger.warning(
-                "DataFromQueue has waited %g seconds for datapoint %d; does whoever fills the queue still run?",
+                "DataFromQueue has waited %g seconds for datapoint %d; is the thread or process that fills the queue "
+                "still running?",
                 waited,
                 number,
             )
@@ -238,7 +239,7 @@ class DataFromQueue(DataFlow):
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Leave the queue as it is."""
+        """Do nothing: a queue has no position."""
 
 
 # Only Python 3.13 and later have it; an empty tuple catches nothing.
@@ -342,14 +343,14 @@ def _for_each(name: str, given: Any, count: int) -> list[Any]:
     if not isinstance(given, (list, tuple)):
         return [given] * count
     if len(given) != count:
-        raise ConfigError(f"FakeData: there are {len(given)} values of {name} for {count} shapes")
+        raise ConfigError(f"FakeData: {name} has {len(given)} values for {count} shapes")
     return list(given)
 
 
 def _shape(shape: Any) -> tuple[int, ...]:
     if not isinstance(shape, Sequence) or not all(isinstance(side, (int, np.integer)) and side >= 0 for side in shape):
         raise ConfigError(
-            f"FakeData: shapes must have one shape for each component, such as [(224, 224, 3), ()], not {shape!r}"
+            f"FakeData: shapes must be one shape for each component, such as [(224, 224, 3), ()], not {shape!r}"
         )
     return tuple(int(side) for side in shape)
 
@@ -360,11 +361,11 @@ def _dtype(dtype: Any) -> np.dtype[Any]:
     except TypeError as error:
         raise ConfigError(f"FakeData: {dtype!r} is not a dtype") from error
     if found.kind not in "biuf":
-        raise ConfigError(f"FakeData: dtype must be one of booleans, integers or floating-point numbers, not {found}")
+        raise ConfigError(f"FakeData: dtype must be boolean, integer or floating-point, not {found}")
     return found
 
 
 def _domain(domain: Any) -> tuple[Any, Any]:
     if not (isinstance(domain, (list, tuple)) and len(domain) == 2 and domain[0] < domain[1]):
-        raise ConfigError(f"FakeData: domain must be a pair of numbers, the first below the second, not {domain!r}")
+        raise ConfigError(f"FakeData: domain must be a pair of numbers, the first less than the second, not {domain!r}")
     return tuple(domain)

@@ -67,8 +67,8 @@ class InputSource(RecordsOptions, ABC):
         """
         if self._is_set_up:
             raise InputError(
-                f"this {type(self).__name__} has been set up already; a source serves one training or "
-                "inference, so make another one"
+                f"this {type(self).__name__} was set up before; a source serves one training or inference, so make "
+                "another one"
             )
         self.signature, self._is_set_up = check_signature(signature), True
         return self._setup()
@@ -77,7 +77,7 @@ class InputSource(RecordsOptions, ABC):
         """Return the tensors of one more tower, in the order of the signature.
 
         Raises:
-            InputError: `setup` has not been called.
+            InputError: `setup` was not called before.
         """
         if not self._is_set_up:
             raise InputError(f"{type(self).__name__}.get_input_tensors() was called before setup()")
@@ -219,7 +219,7 @@ class InputSource(RecordsOptions, ABC):
             InputError: the state is from other data, or this source keeps no position.
         """
         if state:
-            raise InputError(f"{type(self).__name__} keeps no position in its data, so it cannot take one back")
+            raise InputError(f"{type(self).__name__} keeps no position in its data, so it cannot restore one")
 
     @abstractmethod
     def _setup(self) -> list[Callback]:
@@ -309,7 +309,7 @@ class FlowInput(InputSource):
 class InputCallback(Callback):
     """Base class of the callbacks of input sources, which run in every process.
 
-    If an error is only how a failure of the data reached the graph, ``translate_error`` returns that failure.
+    If an error only reports to the graph that the data failed, ``translate_error`` returns the failure of the data.
     """
 
     chief_only = False
@@ -348,7 +348,7 @@ class Startable(Protocol):
         """Stop the data, wherever it is."""
 
     def translate_error(self, error: BaseException) -> BaseException | None:
-        """Return the failure of the data, if `error` is how a step noticed it."""
+        """Return the failure of the data if it caused `error` in a step, otherwise None."""
 
 
 class ConsumedCounter:
@@ -403,7 +403,7 @@ def check_has_data(source: InputSource) -> None:
     """Check that a source has data to train on, if its size is known.
 
     Raises:
-        InputError: there is no data; the message says why.
+        InputError: the data is empty; the message says why.
     """
     if source.size != 0:
         return

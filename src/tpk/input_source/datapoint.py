@@ -96,12 +96,10 @@ class DatapointConverter:
 
     def _values_in_order(self, datapoint: Any, index: int) -> Sequence[Any]:
         if isinstance(datapoint, Mapping):
-            missing = [name for name in self.names if name not in datapoint]
-            unexpected = [key for key in datapoint if key not in self.names]
-            if missing or unexpected:
+            if datapoint.keys() != set(self.names):
                 raise InputError(
-                    f"{self.owner}: datapoint {index} lacks {missing or 'nothing'} and has unexpected "
-                    f"{unexpected or 'nothing'}; expected a dict with exactly the keys {self.names}"
+                    f"{self.owner}: datapoint {index} has the keys {list(datapoint)}; expected a dict with exactly "
+                    f"the keys {self.names}"
                 )
             return [datapoint[name] for name in self.names]
         if isinstance(datapoint, (list, tuple)):

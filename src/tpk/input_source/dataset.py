@@ -104,7 +104,7 @@ class _IteratorInput(InputSource):
         self._session = None
 
     def translate_error(self, error: BaseException) -> BaseException | None:
-        """Return why the data failed, if `error` is how a step noticed it."""
+        """Return why the data failed, if that caused `error` in a step."""
         return self._failure(error) if is_error_source([op.name for op in self._get_next_ops], error) else None
 
     def _setup(self) -> list[Callback]:
@@ -125,7 +125,7 @@ class _IteratorInput(InputSource):
         return tensors
 
     def _reset_state(self) -> None:
-        # Before the training the iterator has not been started, and there is no session.
+        # Before the training, the data is at its beginning.
         if self._session is not None:
             self._begin()
 
@@ -251,7 +251,7 @@ class _DatasetElements(_IteratorInput):
                 f"but it has {self._size} now. Resume with the same data, or begin a new run"
             )
         count = int(loaded["datapoints"])
-        logger.info("TFDatasetInput: the dataset makes %d elements again, which are skipped", count)
+        logger.info("TFDatasetInput: the dataset makes %d elements again, and skips them", count)
         return count, count
 
     def _failure(self, error: BaseException) -> BaseException | None:
@@ -293,7 +293,7 @@ class _FlowElements(_IteratorInput, FlowInput):
 
     def _rewind(self) -> tuple[int, int]:
         while not self._halt():
-            logger.warning("TFDatasetInput: the dataflow has not finished its datapoint within %g s", STOP_TIMEOUT)
+            logger.warning("TFDatasetInput: the dataflow is still making its datapoint after %g s", STOP_TIMEOUT)
         self._stream.rewind(horizon=_READ_AHEAD + self.max_ahead)
         return self._stream.resumed_at, 0
 

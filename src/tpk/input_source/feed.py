@@ -104,7 +104,7 @@ class _FeedCallback(InputCallback):
 
     @property
     def waiting(self) -> int:
-        """How many datapoints have been taken for a run that has not started yet."""
+        """How many datapoints were taken for the next run."""
         return 0 if self._taken is None else self._towers
 
     def drop(self) -> None:

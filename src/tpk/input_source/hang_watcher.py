@@ -38,7 +38,7 @@ class Watch:
     """Something that should make progress.
 
     Attributes:
-        progress: returns a value that changes with each progress; None while there is nothing to do.
+        progress: returns a value that changes with each progress; None while it is idle.
         timeout: returns for how many seconds the current value may stay the same.
         shortest_timeout: the shortest of these times; the value is checked several times as often.
         report: is called with the seconds without progress, after the timeout, and each time that they have
@@ -155,7 +155,7 @@ def ends_in_time(thread: threading.Thread, timeout: float, complaint: str) -> bo
     Args:
         thread: a thread that has been told to end.
         timeout: seconds to wait.
-        complaint: the beginning of the warning: what the thread has not done.
+        complaint: the beginning of the warning: what the thread failed to do.
     """
     thread.join(timeout)
     if not thread.is_alive():

@@ -21,7 +21,7 @@ class InputReading:
 
     Attributes:
         waited: the total time that runs have waited for data, in seconds.
-        fill: how many datapoints were ready when a run began, as a mean over the runs; None if there is no buffer.
+        fill: how many datapoints were ready when a run began, as a mean over the runs; None without a buffer.
         capacity: the capacity of the buffer.
     """
 
@@ -86,7 +86,7 @@ class StopwatchMeter(InputMeter):
 class GraphMeter(InputMeter):
     """Measures in the graph, from the start of a run until the datapoints of its towers have been taken.
 
-    It adds ops without changing those of the source: a run that does not fetch the meter's op is unchanged.
+    It leaves the ops of the source unchanged, and so every run that does not fetch the meter's op.
 
     Args:
         take_ops: for each tower, the op that takes its datapoint.

@@ -33,8 +33,8 @@ class QueueInput(FlowInput):
     """Takes each datapoint from a queue that a thread fills, so that data and steps overlap.
 
     Arrays enter the queue without a copy if they are contiguous, start on a multiple of 64 bytes, and are known to stay
-    unchanged, such as those of `BatchData`, of worker processes, and of a list. Arrays that the flow may write to again
-    are copied; see `refills_arrays` of `DataFlow`.
+    unchanged, such as arrays from `BatchData`, worker processes, or a list. Arrays that the flow may write to again are
+    copied; see `refills_arrays` of `DataFlow`.
 
     When the user's data code fails, the datapoints before the failure are still used; then the step raises
     that failure.
@@ -93,8 +93,8 @@ class QueueInput(FlowInput):
         if not self._warned_of_order:
             self._warned_of_order = True
             logger.warning(
-                "%s: a %s does not keep the order, so there is no position in the data: a resumed run will start the "
-                "data from the beginning",
+                "%s: a %s does not keep the order, so the position in the data is unknown: a resumed run will "
+                "start the data from the beginning",
                 type(self).__name__,
                 type(self.queue).__name__,
             )
@@ -153,7 +153,7 @@ class QueueInput(FlowInput):
             thread.log_unseen_failure()
 
     def translate_error(self, error: BaseException) -> BaseException | None:
-        """Return why the data failed, if `error` is how a step noticed that the queue was closed."""
+        """Return why the data failed, if that closed the queue and so caused `error` in a step."""
         thread = self._thread
         if thread is None or thread.failure is None:
             return None
@@ -212,7 +212,7 @@ class QueueInput(FlowInput):
     def _check_queue(self, dtypes: list[Any]) -> None:
         owner = type(self).__name__
         if getattr(self.queue.queue_ref, "graph", None) is not tf.compat.v1.get_default_graph():
-            raise InputError(f"{owner}: the queue was not made in the trainer's graph; make it in there")
+            raise InputError(f"{owner}: the queue was not made in the trainer's graph; make it there")
         if [dtype.base_dtype for dtype in self.queue.dtypes] != dtypes or self.queue.names:
             raise InputError(
                 f"{owner}: the queue must have the dtypes of the signature, {[d.name for d in dtypes]}, and "
@@ -230,7 +230,7 @@ class QueueInput(FlowInput):
         return tensors
 
     def _reset_state(self) -> None:
-        # Before the training there is no thread, and nothing has been taken from the data.
+        # Before the training, the data is at its beginning.
         if self._thread is not None:
             session = self._thread.session
             self._thread.finish()
@@ -332,8 +332,8 @@ class BatchQueueInput(QueueInput):
 class FillThread(DataThread):
     """Puts the datapoints of a stream into a queue.
 
-    However it ends, it closes the queue, so that no step waits for more. What is in the queue is still used; then the
-    step fails with `tf.errors.OutOfRangeError`.
+    However it ends, it closes the queue, so that no step waits for more. Steps still use the datapoints in the queue;
+    then they fail with `tf.errors.OutOfRangeError`.
 
     Args:
         stream: the datapoints, rewound; started and closed in the thread.
@@ -351,7 +351,7 @@ class FillThread(DataThread):
         make_room: Callable[[], Any],
         close: Callable[[], Any],
     ) -> None:
-        super().__init__(stream.owner, "the dataflow has not finished its datapoint")
+        super().__init__(stream.owner, "the dataflow did not finish its datapoint")
         self.session = session
         self._stream = stream
         self._enqueue = enqueue

@@ -35,7 +35,7 @@ class StagingInput(ProxyInput):
     refuse a `StagingInput`.
 
     Args:
-        source: where the datapoints come from; its data must be in the graph, as that of a `QueueInput` is.
+        source: where the datapoints come from; its data must be in the graph, as with a `QueueInput`.
         nr_stage: how many steps to stage ahead, in addition to the steps of the next run.
         devices: a device string for each tower; by default the devices of the strategy. Strings stay on the CPU.
 
@@ -54,7 +54,7 @@ class StagingInput(ProxyInput):
         ```
     """
 
-    max_ahead = 0  # Its own; that of the source is larger.
+    max_ahead = 0  # Its own; the source's is larger.
 
     def __init__(self, source: InputSource, nr_stage: int = 1, devices: Sequence[str] | None = None) -> None:
         if not isinstance(source, InputSource):
@@ -93,7 +93,7 @@ class StagingInput(ProxyInput):
         return self._callback.meter
 
     def start(self, session: Any) -> None:
-        """Start to stage; called in `before_train`, after the source has started."""
+        """Start staging; called in `before_train`, after the source has started."""
         options = CallableOptions(target=[op.name for area in self._areas for op in area.stage_ops])
         self._session = session
         self._resumed_at = self.source.consumed
@@ -106,7 +106,7 @@ class StagingInput(ProxyInput):
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop to stage; called in `after_train`, before the source stops."""
+        """Stop staging; called in `after_train`, before the source stops."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._used = thread.used
@@ -119,7 +119,7 @@ class StagingInput(ProxyInput):
         """Wait for the datapoints of the next steps.
 
         Returns:
-            For how many of the steps there are datapoints: fewer if the data ends before.
+            The number of steps that have datapoints: fewer if the data ends before.
         """
         if self._thread is None:
             raise InputError("StagingInput was asked for data outside of a training; its before_train starts it")
@@ -134,7 +134,7 @@ class StagingInput(ProxyInput):
     def _get_input_tensors(self) -> list[Any]:
         tower = len(self._areas)
         if self._devices is not None and tower >= len(self._devices):
-            raise InputError(f"StagingInput has {len(self._devices)} devices, but tower {tower} needs data, too")
+            raise InputError(f"StagingInput has {len(self._devices)} devices, but tower {tower} needs data too")
         device = None if self._devices is None else self._devices[tower]
         # Without this, staging for a tower would depend on what another tower takes out of its area.
         with tf.control_dependencies(None):
@@ -247,7 +247,7 @@ class StageThread(DataThread):
     Args:
         stage: stages a datapoint for each tower.
         room: how many steps to stage ahead.
-        translate: returns the failure of the data that an error of `stage` stands for, or None.
+        translate: returns the failure of the data that caused an error of `stage`, or None.
         owner: see `DataThread`.
 
     Attributes:
@@ -261,7 +261,7 @@ class StageThread(DataThread):
         translate: Callable[[BaseException], BaseException | None],
         owner: str,
     ) -> None:
-        super().__init__(owner, "its source has not delivered a datapoint")
+        super().__init__(owner, "its source did not deliver a datapoint")
         self.used = 0
         self._stage = stage
         self._translate = translate
@@ -274,11 +274,11 @@ class StageThread(DataThread):
         """Wait for the data of the next steps, and let the thread stage more.
 
         Returns:
-            For how many of the steps there is data: fewer if it ends or fails before.
+            The number of steps that have data: fewer if it ends or fails before.
 
         Raises:
-            tf.errors.OutOfRangeError: the data has ended, and there is none for any of the steps.
-            BaseException: the data has failed, and there is none for any of the steps.
+            tf.errors.OutOfRangeError: the data ended before the first of the steps.
+            BaseException: the data failed before the first of the steps.
         """
         for taken in range(steps):
             if not self._staged.get():

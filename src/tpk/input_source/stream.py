@@ -20,7 +20,7 @@ from tpk.dataflow.base import (
 )
 from tpk.dataflow.memory import copy_array
 from tpk.dataflow.position import Position, PositionTrail
-from tpk.dataflow.transforms.map import tell_of_undivided
+from tpk.dataflow.transforms.map import log_undivided
 from tpk.dataflow.transforms.repeat import FixedSizeData
 from tpk.dataflow.transforms.shuffle import CacheData
 from tpk.errors import InputError, add_note
@@ -36,7 +36,7 @@ _AT_THE_BEGINNING: dict[str, Any] = {"position": None, "skip": 0, "ended": False
 class DatapointStream:
     """An iterator over the arrays of a flow's datapoints that can start again and knows its position.
 
-    The arrays never change afterwards: those of a flow that may write to its arrays again are copied. TensorFlow uses
+    The arrays never change afterwards: if the flow may write to its arrays again, they are copied. TensorFlow uses
     arrays that start on a multiple of 64 bytes without a copy, and may hold them for longer than it takes to make the
     next datapoint: in a queue, in a variable, or for another tower.
 
@@ -90,7 +90,7 @@ class DatapointStream:
         """Deliver only the share of process `index` of `count`. Called before anything was delivered."""
         self.flow = shard(self.flow, index, count)
         if count > 1:
-            tell_of_undivided(self.flow, self.owner, f"the {count} processes", logging.INFO)
+            log_undivided(self.flow, self.owner, f"the {count} processes", logging.INFO)
         self.position = Position(self.flow)
 
     def keep_first(self, count: int) -> None:
@@ -183,7 +183,7 @@ class DatapointStream:
         """Close everything that the flow holds, at the end of the training; the position stays known."""
         busy = self.busy_thread
         if busy and busy != get_ident():
-            logger.warning("%s: the data code has not returned; it is left behind at\n%s", self.owner, stack_of(busy))
+            logger.warning("%s: the data code did not return; it keeps running at\n%s", self.owner, stack_of(busy))
             return
         try:
             if self._is_started:
@@ -248,7 +248,7 @@ class DatapointStream:
         return self._first_of_next_pass() if datapoint is _END else datapoint
 
     def _first_of_next_pass(self) -> Any:
-        """Return the first datapoint of another pass; raise StopIteration if there is no other pass."""
+        """Return the first datapoint of another pass; raise StopIteration after the last pass."""
         if not self.infinite:
             self._has_ended = True
             if self.index > 0 or self.may_be_empty:

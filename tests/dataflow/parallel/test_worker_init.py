@@ -72,8 +72,16 @@ def test_each_worker_calls_it_once_before_the_flow_is_unpickled(make):
     [
         ("begins_workers:fail", RuntimeError, "no licence"),
         ("begins_workers:number", TypeError, "not callable"),
-        ("begins_workers:nothing", ConfigError, r"worker_init='begins_workers:nothing' is not there.*no attribute"),
-        ("no_such_module:begin", ConfigError, r"is not there .*No module named 'no_such_module'.*module:function"),
+        (
+            "begins_workers:nothing",
+            ConfigError,
+            r"worker_init='begins_workers:nothing' cannot be imported.*no attribute",
+        ),
+        (
+            "no_such_module:begin",
+            ConfigError,
+            r"cannot be imported .*No module named 'no_such_module'.*module:function",
+        ),
     ],
 )
 def test_one_that_fails_is_the_error_of_the_iteration(make, worker_init, kind, message):
@@ -81,12 +89,14 @@ def test_one_that_fails_is_the_error_of_the_iteration(make, worker_init, kind, m
     with pytest.raises(kind, match=message) as caught:
         list(flow)
     if kind is not ConfigError:
-        assert caught.value.__notes__ == [f"raised by worker_init={worker_init!r}, which begins a worker process"]
+        assert caught.value.__notes__ == [f"raised by worker_init={worker_init!r} at the start of a worker process"]
     flow.close()
 
 
 @pytest.mark.parametrize("worker_init", [print, "begin", "begins_workers.begin", "begins workers:begin", ""])
 @pytest.mark.parametrize("make", [runner, mapped])
 def test_what_names_no_function_is_refused_at_once(make, worker_init):
-    with pytest.raises(ConfigError, match=r"worker_init=.*expected the name of a function, \"module:function\""):
+    with pytest.raises(
+        ConfigError, match=r"worker_init=.*expected the name of a function without arguments, \"module:function\""
+    ):
         make(worker_init=worker_init)

@@ -117,6 +117,6 @@ _FAILED = ctypes.c_void_p(-1).value
 
 def _no_room(size: int, error: OSError) -> InputError:
     return InputError(
-        f"there is no room for {size:,} bytes of shared memory: {error}. Use smaller batches, fewer worker "
+        f"no room for {size:,} bytes of shared memory: {error}. Use smaller batches, fewer worker "
         "processes or a smaller num_prefetch, or give the machine (or container) more memory."
     )

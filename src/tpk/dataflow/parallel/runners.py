@@ -19,7 +19,7 @@ from tpk.dataflow.memory import ArraySpec
 from tpk.dataflow.parallel.link import END_OF_PASS, Receiver, Sender
 from tpk.dataflow.parallel.workers import WorkerProcess, check_worker_init, stop_all
 from tpk.dataflow.position import Position
-from tpk.dataflow.transforms.map import tell_of_undivided
+from tpk.dataflow.transforms.map import log_undivided
 from tpk.errors import InputError
 
 STATE_EVERY, STATE_SECONDS = 16, 0.005
@@ -49,7 +49,7 @@ class FlowRunner(ProxyDataFlow, RNGDataFlow, Generic[MemberT]):
         self._team: Team[MemberT] | None = None
         self._state = TeamState.of(num_workers)  # while there is no team
         self._is_loaded = False
-        self._has_told_of_undivided = False
+        self._has_warned_of_undivided = False
 
     def reset_state(self) -> None:
         """Do nothing: the workers reset the flow."""
@@ -120,9 +120,9 @@ class FlowRunner(ProxyDataFlow, RNGDataFlow, Generic[MemberT]):
     def _new_team(self) -> Team[MemberT]:
         self._is_loaded = False
         shares = [self._share(index) for index in range(self.num_workers)]
-        if self.num_workers > 1 and not self._has_told_of_undivided:
-            self._has_told_of_undivided = True
-            tell_of_undivided(shares[0], type(self).__name__, f"its {self.num_workers} workers", logging.WARNING)
+        if self.num_workers > 1 and not self._has_warned_of_undivided:
+            self._has_warned_of_undivided = True
+            log_undivided(shares[0], type(self).__name__, f"its {self.num_workers} workers", logging.WARNING)
         return self._start(self._state, shares)
 
     def _deliver(self, team: Team[MemberT]) -> Generator[Any, None, None]:
@@ -263,7 +263,7 @@ class RunFlow:
         reset_state(self.flow)
         allocate_with(self.flow, sender.allocate)
         position = Position(self.flow)
-        datapoints = self._go_on(position)
+        datapoints = self._continue(position)
         delivered, due = 0, 0.0
         while True:
             for datapoint in datapoints:
@@ -281,16 +281,16 @@ class RunFlow:
         drawn = None if self.random is None else self.random.state()
         return {"flow": position.state_dict(), **({} if drawn is None else {"random": drawn})}
 
-    def _go_on(self, position: Position) -> Generator[Any, None, None]:
+    def _continue(self, position: Position) -> Generator[Any, None, None]:
         """Return the iterator of the current pass at the start."""
         if self.random is not None:
             self.random.begin()
-        told = self.start.position
-        if told is not None:
-            position.load_state_dict(told["flow"])
+        state = self.start.position
+        if state is not None:
+            position.load_state_dict(state["flow"])
         datapoints = iter(position)
-        if told is not None and self.random is not None:
-            self.random.restore(told.get("random"))
+        if state is not None and self.random is not None:
+            self.random.restore(state.get("random"))
         *given_up, last = self.start.skips
         for items in given_up:
             _skip(position, datapoints, items).close()
@@ -310,8 +310,8 @@ def iteration_is_over(flow: object) -> InputError:
     """Return the error of an iteration whose workers were ended by the next iteration, or by `close`."""
     kind = type(flow).__name__
     return InputError(
-        f"this iteration of {kind} is over: the flow was iterated anew, or closed. Its workers serve one consumer at "
-        f"a time; make another {kind} for a second one, such as a validation."
+        f"this iteration of {kind} is over: the flow was iterated again, or closed. Its workers serve one consumer at "
+        f"a time; make another {kind} for a second consumer, such as an evaluation."
     )
 
 
@@ -354,7 +354,7 @@ class TeamState:
         workers = [WorkerState(worker["position"], list(worker["skips"])) for worker in state["workers"]]
         return cls(workers, state["turn"], list(state["over"]), state["in_pass"])
 
-    def begin_anew(self) -> None:
+    def begin_next_pass(self) -> None:
         """Begin the next pass, which all workers have reached."""
         self.turn, self.over, self.in_pass = 0, [False] * len(self.workers), False
 
@@ -363,7 +363,7 @@ class TeamState:
         for worker, is_over in zip(self.workers, self.over, strict=True):
             if not is_over:
                 worker.skips.append(0)
-        self.begin_anew()
+        self.begin_next_pass()
 
 
 class Member(Protocol):
@@ -424,7 +424,7 @@ class Team(Generic[MemberT]):
                     item = None  # free its memory before the next one arrives
                     continue
             state.turn = (turn + 1) % count
-        state.begin_anew()
+        state.begin_next_pass()
 
     def end_pass(self) -> bool:
         """Take the end of the pass from all workers; return False if a worker sends something else."""
@@ -434,7 +434,7 @@ class Team(Generic[MemberT]):
                 if member.receive() is not END_OF_PASS:
                     return False
                 over[number] = True
-        self._state.begin_anew()
+        self._state.begin_next_pass()
         return True
 
     def state(self) -> TeamState:

@@ -62,8 +62,8 @@ class MultiThreadRunner(FlowRunner["FlowThread"]):
         check_positive(self, num_thread=num_thread, num_prefetch=num_prefetch)
         if not callable(get_flow):
             raise ConfigError(
-                f"MultiThreadRunner takes a function that returns a flow, not {get_flow!r}: each thread needs a flow "
-                "of its own. Give it `lambda: ...`."
+                f"MultiThreadRunner takes a function that returns a flow, not {get_flow!r}: each thread needs its own "
+                "flow. Write `lambda: ...`."
             )
         super().__init__(get_flow(), num_thread, seed)
         self.get_flow = get_flow
@@ -154,7 +154,7 @@ class FlowThread:
         """Wait for the end of the thread after `stop`, but no longer than `warn_after` seconds."""
         self._thread.join(self._warn_after)
         if self._thread.is_alive():
-            self._warn("was told to end, and has not finished its datapoint for", self._warn_after)
+            self._warn("was stopped, but has been making a datapoint for", self._warn_after)
 
     def _warn(self, what: str, seconds: float) -> None:
         frame = sys._current_frames().get(self._thread.ident or 0)

@@ -95,13 +95,13 @@ def _call_worker_init(target: str) -> None:
         function = pkgutil.resolve_name(target)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(
-            f"worker_init={target!r} is not there in the worker process: {type(error).__name__}: {error}. Name a "
+            f"worker_init={target!r} cannot be imported in the worker process: {type(error).__name__}: {error}. Name a "
             'function "module:function" of a module that can be imported; the main script cannot.'
         ) from error
     try:
         function()
     except BaseException as error:
-        add_note(error, f"raised by worker_init={target!r}, which begins a worker process")
+        add_note(error, f"raised by worker_init={target!r} at the start of a worker process")
         raise
 
 

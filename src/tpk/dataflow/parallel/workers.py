@@ -225,9 +225,9 @@ def check_worker_init(owner: object, worker_init: Any) -> None:
         return
     kind = type(owner).__name__
     raise ConfigError(
-        f'{kind}(worker_init={worker_init!r}): expected the name of a function, "module:function", that takes no '
-        "arguments. It is called before anything is unpickled, so it cannot come with what is; put it into a module "
-        "of its own."
+        f"{kind}(worker_init={worker_init!r}): expected the name of a function without arguments, "
+        '"module:function". It is called before anything is unpickled, so put it into a separate module that can be '
+        "imported."
     )
 
 
@@ -254,9 +254,9 @@ def _pickle_job(name: str, job: Job) -> bytes:
         pickled: bytes = cloudpickle.dumps(job, protocol=5)
     except Exception as error:
         raise ConfigError(
-            f"what {name} has to do cannot be sent to another process: {type(error).__name__}: {error}. Open files and "
-            "connections in reset_state(), which is called in the worker, and keep locks, generators and TensorFlow "
-            "objects out of the flow and its functions."
+            f"the flow or function of {name} cannot be sent to another process: {type(error).__name__}: {error}. Open "
+            "files and connections in reset_state(), which is called in the worker, and keep locks, generators and "
+            "TensorFlow objects out of the flow and its functions."
         ) from error
     return pickled
 
@@ -287,7 +287,7 @@ def _reason(status: int | None) -> str:
         return f"it exited with status {status}"
     reason = f"killed by signal {-status} ({signal.Signals(-status).name})"
     if -status == signal.SIGKILL:
-        reason += "; unless someone did that, the machine or container ran out of memory"
+        reason += "; unless somebody did that, the machine or container ran out of memory"
     return reason
 
 

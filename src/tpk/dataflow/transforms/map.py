@@ -184,7 +184,7 @@ def _name(func: Any) -> str:
     return str(getattr(inner, "__qualname__", type(inner).__name__))
 
 
-def tell_of_undivided(share: Iterable[Any], owner: str, whose: str, level: int) -> None:
+def log_undivided(share: Iterable[Any], owner: str, whose: str, level: int) -> None:
     """Log which flows beneath a share every worker has to iterate completely, and what to do about it.
 
     Flows beneath a `MapData` are not reported: its function does the work, and is applied to the share only.
@@ -199,8 +199,8 @@ def tell_of_undivided(share: Iterable[Any], owner: str, whose: str, level: int) 
         kind = type(flow).__name__
         logger.log(
             level,
-            "%s: %s cannot be divided, so each of %s makes all of its datapoints and drops those of the other workers: "
-            "many are no faster than one. Let it deliver something cheap, such as indices or file names, and do the "
+            "%s: %s cannot be divided, so each of %s makes all of its datapoints and drops the rest: many "
+            "workers are as slow as one. Let it deliver something cheap, such as indices or file names, and do the "
             "work in a MapData on top, whose function each worker applies to its own share only; or use a sequence (an "
             "object with len() and []) instead, of which each worker reads its own items only.",
             owner,

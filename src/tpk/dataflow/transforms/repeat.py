@@ -37,7 +37,7 @@ class RepeatedData(StatefulProxyDataFlow):
     def __init__(self, flow: Iterable[Any], num: int) -> None:
         super().__init__(flow)
         if num < -1:
-            raise ConfigError(f"RepeatedData: num must be -1 (forever) or a number from 0 on, not {num}")
+            raise ConfigError(f"RepeatedData: num must be -1 (forever), 0 or more, not {num}")
         self.num = num
 
     def __len__(self) -> int:

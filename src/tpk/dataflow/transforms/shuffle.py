@@ -125,7 +125,7 @@ class CacheData(StatefulProxyDataFlow, RNGDataFlow):
         _, kept = self._start_keeping(None)
         if len(kept) != count:
             raise InputError(
-                f"CacheData kept {count} datapoints of {type(self.flow).__name__} when this position was taken, and "
+                f"CacheData kept {count} datapoints of {type(self.flow).__name__} when this position was saved, but "
                 f"finds {len(kept)} now; has the data changed?"
             )
         self._kept, self._kept_before = kept, None
@@ -138,7 +138,7 @@ class CacheData(StatefulProxyDataFlow, RNGDataFlow):
         self._source_state = self.upstream.state_dict()
         kept = list(islice(datapoints, count))
         if kept:
-            logger.info("CacheData: kept %d datapoints again, which had been delivered", len(kept))
+            logger.info("CacheData: kept %d datapoints again that were delivered before", len(kept))
         return datapoints, kept
 
     def break_off(self) -> None:
@@ -163,7 +163,7 @@ class CacheData(StatefulProxyDataFlow, RNGDataFlow):
         return {**self.__dict__, **nothing} if self._kept is not None else self.__dict__
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the iteration under way stands, and which pass of the flow is kept."""
+        """Return the state of the current iteration, and the number of datapoints kept."""
         state = super().state_dict()
         if self._source_state is not None:
             state["upstreams"] = [self._source_state]

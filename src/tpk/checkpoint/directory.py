@@ -29,7 +29,7 @@ from tpk.errors import CheckpointError
 
 logger = logging.getLogger(__name__)
 
-_BESIDE = ".writing-"
+_TEMPORARY = ".writing-"
 
 _WILDCARDS = frozenset("[]*?\\")
 
@@ -64,7 +64,7 @@ class CheckpointDirectory:
             )
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            for path in [*self.path.glob(f"{_BESIDE}{self._prefix}-*"), *self._data_without_index()]:
+            for path in [*self.path.glob(f"{_TEMPORARY}{self._prefix}-*"), *self._data_without_index()]:
                 logger.info("removing %s, whose checkpoint was not finished", path)
                 path.unlink()
         except OSError as error:
@@ -90,17 +90,17 @@ class CheckpointDirectory:
         Raises:
             CheckpointError: if it could not be written. Its files are removed, and older checkpoints are unchanged.
         """
-        beside = self.path / f"{_BESIDE}{self._prefix}-{step}"
+        temporary = self.path / f"{_TEMPORARY}{self._prefix}-{step}"
         if not self.path.is_dir():  # TensorFlow would create it, which would hide the loss of the earlier files.
             raise CheckpointError(
                 f"the checkpoint of step {step} could not be written, because {self.path} no longer exists. Do not "
                 "remove or move the directory while the training runs."
             )
-        _unlink(self.path.glob(f"{beside.name}.*"))
+        _unlink(self.path.glob(f"{temporary.name}.*"))
         try:
-            return self._write(step, beside, write_variables, state, tensorflow)
+            return self._write(step, temporary, write_variables, state, tensorflow)
         except BaseException as error:
-            _unlink(self.path.glob(f"{beside.name}.*"))
+            _unlink(self.path.glob(f"{temporary.name}.*"))
             if isinstance(error, CheckpointError) or not isinstance(error, Exception):
                 raise
             raise CheckpointError(
@@ -157,9 +157,9 @@ class CheckpointDirectory:
             path.unlink(missing_ok=True)
             return
         lines = [f'model_checkpoint_path: "{names[-1]}"', *(f'all_model_checkpoint_paths: "{name}"' for name in names)]
-        beside = self.path / f"{_BESIDE}{self._prefix}-pointer"
+        temporary = self.path / f"{_TEMPORARY}{self._prefix}-pointer"
         try:
-            replace_file(path, ("\n".join(lines) + "\n").encode(), beside)
+            replace_file(path, ("\n".join(lines) + "\n").encode(), temporary)
             sync_directory(self.path)
         except OSError as error:
             raise CheckpointError(f"{path} could not be written: {error}. {_free_space(self.path)}.") from error
@@ -167,30 +167,30 @@ class CheckpointDirectory:
     def _write(
         self,
         step: int,
-        beside: Path,
+        temporary: Path,
         write_variables: Callable[[str], None],
         state: Mapping[str, Any] | None,
         tensorflow: str,
     ) -> str:
-        write_variables(str(beside))
+        write_variables(str(temporary))
         # The index comes last: without it, the other files are not a checkpoint.
-        written = self._files_of(beside.name)[::-1]
+        written = self._files_of(temporary.name)[::-1]
         if not written or written[-1].suffix != ".index":
-            raise FileNotFoundError(f"no variables were written to {beside}")
+            raise FileNotFoundError(f"no variables were written to {temporary}")
         for path in written:
             sync_file(path)
         name = self.name_of(step)
         if state is None:
-            self._rename(written, beside, name)
+            self._rename(written, temporary, name)
             return name
 
-        files = {path.name.removeprefix(beside.name): describe_file(path) for path in written}
+        files = {path.name.removeprefix(temporary.name): describe_file(path) for path in written}
         existing = self._complete(step)
         if existing is not None and _files(existing) == files:
             name = existing.name
         else:
             name = name if existing is None else self._free_name(name)
-            self._rename(written, beside, name)
+            self._rename(written, temporary, name)
         content = {
             "format": FORMAT,
             "tpk": __version__,
@@ -201,7 +201,9 @@ class CheckpointDirectory:
             "state": state,
         }
         try:
-            replace_file(state_path(self.path, step), state_bytes(content), beside.with_name(f"{beside.name}.state"))
+            replace_file(
+                state_path(self.path, step), state_bytes(content), temporary.with_name(f"{temporary.name}.state")
+            )
         except BaseException:
             if existing is None or existing.name != name:
                 _unlink(self._files_of(name))
@@ -231,9 +233,9 @@ class CheckpointDirectory:
             candidate = f"{name}.{number}"
         return candidate
 
-    def _rename(self, written: Sequence[Path], beside: Path, name: str) -> None:
+    def _rename(self, written: Sequence[Path], temporary: Path, name: str) -> None:
         for path in written:
-            os.replace(path, path.with_name(name + path.name.removeprefix(beside.name)))
+            os.replace(path, path.with_name(name + path.name.removeprefix(temporary.name)))
         sync_directory(self.path)
 
     def _data_without_index(self) -> list[Path]:

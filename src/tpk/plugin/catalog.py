@@ -165,7 +165,7 @@ class Catalog:
         if not found and kind == "plugin":  # The name of a module.
             return CatalogEntry(kind, name, target=name)
         if not found:
-            raise unknown_plugin(kind, name, self.entries())
+            raise unknown_plugin([kind], name, self.entries())
         # Built-in plugins come first, and cannot be shadowed.
         if len(found) > 1 and found[0].is_builtin:
             others = " or ".join(map(str, found[1:]))
@@ -250,15 +250,16 @@ def use_catalog(catalog: Catalog) -> Iterator[Catalog]:
         _current = previous
 
 
-def unknown_plugin(kind: str | None, name: str, known: Sequence[CatalogEntry]) -> UnknownPluginError:
-    """Return the error for a name that no plugin of a kind (None: of any kind) has."""
+def unknown_plugin(kinds: Sequence[str], name: str, known: Sequence[CatalogEntry]) -> UnknownPluginError:
+    """Return the error for a name that no plugin of some kinds (of any kind if empty) has."""
     namesakes = [entry for entry in known if entry.name == name]
     if not namesakes and (advice := not_installed(name)):
         return UnknownPluginError(advice)
-    names = sorted({entry.name for entry in known if kind in (None, entry.kind)})
+    names = sorted({entry.name for entry in known if not kinds or entry.kind in kinds})
     others = "".join(f" There is a {entry.kind} of that name." for entry in namesakes)
     return UnknownPluginError(
-        f"there is no {kind or 'plugin'} {name!r}.{others}{nearest(name, names)} Known: {', '.join(names) or 'none'}"
+        f"there is no {' or '.join(kinds) or 'plugin'} {name!r}.{others}{nearest(name, names)} Known: "
+        f"{', '.join(names) or 'none'}"
     )
 
 

@@ -9,11 +9,9 @@ from typing import Any
 
 import attrs
 
-from tpk.errors import ConfigError, PluginError, UnknownPluginError, without_frames
-from tpk.plugin.builtins import not_installed
-from tpk.plugin.catalog import get_catalog
+from tpk.errors import ConfigError, PluginError, without_frames
+from tpk.plugin.catalog import get_catalog, unknown_plugin
 from tpk.plugin.creation import Use
-from tpk.text import nearest
 from tpk.train.config import TrainConfig
 from tpk.train.run_file.write import run_data, run_file_text
 from tpk.train.tower_trainer import SingleCostTrainer, TowerTrainer
@@ -196,14 +194,8 @@ def names_strategy(name: str) -> bool:
     """
     if ":" in name:
         return False
-    known = get_catalog().entries()
-    trainers = {entry.name for entry in known if entry.kind == "trainer"}
-    strategies = {entry.name for entry in known if entry.kind == "strategy"}
-    if name not in trainers | strategies:
-        if advice := not_installed(name):
-            raise UnknownPluginError(advice)
-        raise UnknownPluginError(
-            f"no trainer or strategy is called {name!r}.{nearest(name, sorted(trainers | strategies))} Trainers: "
-            f"{', '.join(sorted(trainers))}. Strategies: {', '.join(sorted(strategies))}."
-        )
-    return name not in trainers
+    entries = get_catalog().entries()
+    kinds = {entry.kind for entry in entries if entry.name == name}
+    if not kinds & {"trainer", "strategy"}:
+        raise unknown_plugin(("trainer", "strategy"), name, entries)
+    return "trainer" not in kinds

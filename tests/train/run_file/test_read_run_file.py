@@ -118,7 +118,7 @@ def test_overrides_reach_every_value(run_file, override, expected):
         ),
         (
             MINIMAL + "trainer = 'replicatd'",
-            r"run\.toml: trainer: no trainer or strategy is called 'replicatd'\. Nearest: 'replicated",
+            r"run\.toml: trainer: there is no trainer or strategy 'replicatd'\. Nearest: 'replicated",
         ),
         (
             MINIMAL + "trainer = {use = 'replicated', device = 2}",

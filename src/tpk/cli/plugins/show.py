@@ -41,7 +41,7 @@ def _find(name: str, kind: str | None) -> CatalogEntry:
     if len(kinds) > 1:
         raise PluginError(f"{name!r} is the name of a {' and of a '.join(kinds)}: choose one with --kind")
     if not kinds and ":" not in name:
-        raise unknown_plugin(kind, name, catalog.entries())
+        raise unknown_plugin([kind] if kind else [], name, catalog.entries())
     return catalog.find(kinds[0] if kinds else kind or "callback", name)
 
 

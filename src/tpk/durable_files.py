@@ -1,7 +1,7 @@
-"""Files of a run that are written so that a crash leaves the old content or the new, and that no link leads elsewhere.
+"""Writing files of a run: a crash leaves the old content or the new, and symbolic links are not followed.
 
-Others may be able to write to the directory of a run, and may have put a symbolic link where a file is about to be
-written: it would lead to any file of the user who trains. Needs no TensorFlow.
+Other users may be able to write to the directory of a run. If one of them put a symbolic link there, tpk could
+overwrite any file of the user who trains. Needs no TensorFlow.
 """
 
 from __future__ import annotations
@@ -14,34 +14,35 @@ from pathlib import Path
 from tpk.errors import ConfigError
 
 
-def replace_file(path: Path, content: bytes, beside: Path) -> None:
-    """Give a file new content: who reads it, and a crash, finds all of the old or all of the new.
+def replace_file(path: Path, content: bytes, temporary: Path | None = None) -> None:
+    """Replace the content of a file, so that readers, also after a crash, see all of the old content or all of the new.
 
-    Which of the two a crash of the machine leaves is settled by `sync_directory`.
+    After a crash of the machine it may be either, unless `sync_directory` was called.
 
     Args:
-        path: the file. A link of that name is replaced, not followed.
-        content: what it is to hold.
-        beside: where to write first, in the same directory; what is there is removed.
+        path: the file. A symbolic link of that name is replaced, not followed.
+        content: the new content.
+        temporary: the file to write first, in the same directory; it is overwritten. By default, ``.<name>.new``.
 
     Raises:
-        OSError: it could not be written, and is as it was.
+        OSError: if the file could not be written; it is unchanged.
     """
+    temporary = temporary or path.with_name(f".{path.name}.new")
     try:
-        beside.unlink(missing_ok=True)
-        with beside.open("xb") as file:  # "x" follows no link
+        temporary.unlink(missing_ok=True)
+        with temporary.open("xb") as file:  # "x" follows no link
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(beside, path)
+        os.replace(temporary, path)
     except OSError:
         with suppress(OSError):
-            beside.unlink()
+            temporary.unlink()
         raise
 
 
 def open_no_link(path: str | os.PathLike[str], flags: int, mode: int = 0o666) -> int:
-    """Open a file as `os.open` does, but not where a link leads; an ``opener`` for `open`.
+    """Open a file as `os.open` does, but do not follow a symbolic link; an ``opener`` for `open`.
 
     Raises:
         ConfigError: if `path` is a symbolic link.
@@ -60,15 +61,15 @@ def open_no_link(path: str | os.PathLike[str], flags: int, mode: int = 0o666) ->
 
 
 def refuse_link(path: str | os.PathLike[str]) -> None:
-    """See to it that a file that is to be written is no link.
+    """Check that a file that is about to be written is not a symbolic link.
 
     Raises:
         ConfigError: if it is one.
     """
     if os.path.islink(path):
         raise ConfigError(
-            f"{os.fspath(path)!r} is a symbolic link. What tpk writes there would go to {os.readlink(path)!r}, so it "
-            "writes nothing. Remove it, or name another directory."
+            f"{os.fspath(path)!r} is a symbolic link. tpk does not write to its target, {os.readlink(path)!r}. "
+            "Remove it, or name another directory."
         )
 
 
@@ -79,14 +80,14 @@ def free_name(directory: Path, stem: str, suffix: str = "") -> Path:
 
 
 def sync_file(path: Path) -> None:
-    """Bring the content of a file to the disk."""
+    """Flush the content of a file to disk."""
     with path.open("rb+") as file:
         os.fsync(file.fileno())
 
 
 def sync_directory(path: Path) -> None:
-    """Bring to the disk which files a directory has."""
-    if os.name == "nt":  # Windows has no such thing.
+    """Flush the list of files in a directory to disk."""
+    if os.name == "nt":  # Windows cannot do this.
         return
     descriptor = os.open(path, os.O_RDONLY)
     try:

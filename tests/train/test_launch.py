@@ -344,7 +344,7 @@ def test_a_predictor_shares_the_variables(tmp_path):
 
 
 def test_a_trainer_or_strategy_that_does_not_exist(tmp_path):
-    with pytest.raises(tpk.UnknownPluginError, match=r"'replicatd'.*Strategies:.*single"):
+    with pytest.raises(tpk.UnknownPluginError, match=r"'replicatd'.*Nearest: 'replicated'.*Known:.*single"):
         tpk.launch_train_with_config(config(tmp_path), "replicatd")
 
 

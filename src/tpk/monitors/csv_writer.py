@@ -71,7 +71,7 @@ class CSVWriter(FileMonitor):
         columns = [*POSITION_COLUMNS, *map(column_name, history)]
         lines = [_line(columns), *(_line(rows[step].get(column) for column in columns) for step in sorted(rows))]
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(self.path, "".join(lines).encode(), self.path.with_name(f".{self.path.name}.new"))
+        replace_file(self.path, "".join(lines).encode())
 
     def state_dict(self) -> dict[str, Any]:
         """Return the times of the steps."""

@@ -126,7 +126,7 @@ class JSONWriter(FileMonitor):
             logger.warning("%s: removed damaged lines (%s); a copy of the file is in %s", self.path, numbers, copy)
         restored = b"".join(line for line in lines if _is_row(line))
         if restored != content:
-            replace_file(self.path, restored, self.path.with_name(f".{self.path.name}.new"))
+            replace_file(self.path, restored)
 
 
 class _AppendedFile:

@@ -237,8 +237,7 @@ class LRFinder(Callback):
         if trainer.run_dir is not None and self.rates:
             rows = zip(self.rates, self.costs, self.smoothed_costs, strict=True)
             lines = [f"{self.param.readable_name},cost,smoothed_cost", *(",".join(map(repr, row)) for row in rows)]
-            path = trainer.run_dir / "lr_finder.csv"
-            replace_file(path, "\n".join([*lines, ""]).encode(), path.with_name(".lr_finder.csv.new"))
+            replace_file(trainer.run_dir / "lr_finder.csv", "\n".join([*lines, ""]).encode())
 
 
 def _find_cost(trainer: TrainerProtocol, wanted: Any) -> list[Any]:

@@ -308,7 +308,7 @@ def file_in_run_dir(callback: Callback, name: str = "") -> Path:
 
 def write_file(path: Path, content: bytes) -> None:
     """Write a file atomically."""
-    replace_file(path, content, path.with_name(f".{path.name}.part"))
+    replace_file(path, content)
 
 
 class GradientHistogram(LooksAtTensors):

@@ -7,10 +7,12 @@ loop starts, and when it ends. So an attempt without an end, in a directory that
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
 
+from tpk.durable_files import replace_file
 from tpk.errors import TpkError
 from tpk.train.run.names import ATTEMPTS_NAME
 
@@ -79,3 +81,13 @@ def read_attempts(directory: Path) -> list[Attempt]:
             f"{str(path)!r} is not what tpk writes of a run's attempts ({type(error).__name__}: {error}). Remove it; "
             "only commands such as `tpk runs` read it."
         ) from error
+
+
+def write_attempts(directory: Path, attempts: Sequence[Attempt]) -> None:
+    """Write the attempts at the run in a directory.
+
+    Raises:
+        OSError: if the file could not be written.
+    """
+    content = {"attempts": [attrs.asdict(each) for each in attempts]}
+    replace_file(directory / ATTEMPTS_NAME, f"{json.dumps(content, indent=1)}\n".encode())

@@ -143,7 +143,7 @@ def write_config(directory: Path, config: Mapping[str, Any]) -> None:
         if before.get(name) != now.get(name):
             logger.info("config: %s was %r, and is %r now", name, before.get(name), now.get(name))
     with _writing(path):
-        write_atomically(path, f"{text}\n")
+        replace_file(path, f"{text}\n".encode())
 
 
 def write_run_file(directory: Path, text: str) -> None:
@@ -151,18 +151,9 @@ def write_run_file(directory: Path, text: str) -> None:
     path = directory / RUN_FILE_NAME
     with _writing(path):
         if text:
-            write_atomically(path, text)
+            replace_file(path, text.encode())
         else:
             path.unlink(missing_ok=True)
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file of the run, so that a crash leaves the old content or the new.
-
-    Raises:
-        OSError: if it cannot be written.
-    """
-    replace_file(path, text.encode(), path.with_name(f".{path.name}.new"))
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import platform
@@ -22,14 +21,13 @@ from tpk.plugin.callback import Callback
 from tpk.plugin.description import described
 from tpk.train.epoch import steps_of_one_pass
 from tpk.train.resume.state import Resumption
-from tpk.train.run.attempts import Attempt, read_attempts
+from tpk.train.run.attempts import Attempt, read_attempts, write_attempts
 from tpk.train.run.description import describe_run
 from tpk.train.run.directory import (
     check_resume,
     find_start,
     open_directory,
     run_log,
-    write_atomically,
     write_config,
     write_run_file,
 )
@@ -217,9 +215,8 @@ class RunRecord:
         """Write the attempts. A failure to do so does not end the training, nor hide the error that ended it."""
         assert self.directory is not None
         self._attempt = attempt
-        content = {"attempts": [attrs.asdict(each) for each in [*self._earlier, attempt]]}
-        path = self.directory / ATTEMPTS_NAME
         try:
-            write_atomically(path, f"{json.dumps(content, indent=1)}\n")
+            write_attempts(self.directory, [*self._earlier, attempt])
         except OSError as error:
+            path = self.directory / ATTEMPTS_NAME
             logger.warning("%s could not be written (%s): `tpk runs` will not know how this training went", path, error)

@@ -135,7 +135,7 @@ class JSONWriter(MonitorBase):
         if self._is_dirty:
             self._is_dirty = False
             text = json.dumps(self._stats, allow_nan=False)
-            replace_file(self.path, text.encode(), self.path.with_name(f".{self.FILENAME}.new"))
+            replace_file(self.path, text.encode())
 
     def state_dict(self) -> dict[str, Any]:
         """Return what has been written, and what has not."""

@@ -256,10 +256,9 @@ def unknown_plugin(kinds: Sequence[str], name: str, known: Sequence[CatalogEntry
     if not namesakes and (advice := not_installed(name)):
         return UnknownPluginError(advice)
     names = sorted({entry.name for entry in known if not kinds or entry.kind in kinds})
-    others = "".join(f" There is a {entry.kind} of that name." for entry in namesakes)
+    also = "".join(f" There is a {entry.kind} of that name." for entry in namesakes)
     return UnknownPluginError(
-        f"there is no {' or '.join(kinds) or 'plugin'} {name!r}.{others}{nearest(name, names)} Known: "
-        f"{', '.join(names) or 'none'}"
+        f"there is no {' or '.join(kinds) or 'plugin'} {name!r}.{also}{nearest(name, names)} Known: {', '.join(names)}"
     )
 
 

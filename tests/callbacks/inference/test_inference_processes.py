@@ -80,11 +80,12 @@ def test_one_that_does_not_say_how_is_an_error_at_setup():
         assert "state() and merge(states)" in str(error)
 
 
-def test_it_can_evaluate_in_the_chief_alone():
+@pytest.mark.parametrize("wrap", [lambda runner: runner, partial(tpk.PeriodicTrigger, every_k_epochs=1)])
+def test_it_can_evaluate_in_the_chief_alone(wrap):
     def callbacks(rank):
         runner = tpk.InferenceRunner(BATCHES, Largest())
         runner.chief_only = True
-        return [tpk.PeriodicTrigger(runner, every_k_epochs=1), tpk.InferenceRunner(BATCHES, tpk.ScalarStats("cost"))]
+        return [wrap(runner), tpk.InferenceRunner(BATCHES, tpk.ScalarStats("cost"))]
 
     chief, other = train_together(2, callbacks)
     assert chief["largest"] == [max(x.max() for x, _ in BATCHES)] * 2

@@ -157,14 +157,9 @@ class InferenceRunner(Callback):
         self._claim([name for inferencer in self._inferencers for name in inferencer.statistics])
         self._data.complete_graph(trainer)
         size = self._data.source.size
-        logger.info(
-            "%s: a pass is %s in %s",
-            self._label,
-            "all data, whose length is unknown (it must end),"
-            if size is None
-            else f"{size} batch{'' if size == 1 else 'es'}",
-            ", ".join(tower.ns_name for tower in self._towers),
-        )
+        batches = "1 batch" if size == 1 else f"{size} batches"
+        length = "all data, whose length is unknown (it must end)," if size is None else batches
+        logger.info("%s: a pass is %s in %s", self._label, length, ", ".join(tower.ns_name for tower in self._towers))
 
     def before_train(self, trainer: Any) -> None:
         """Start the data, and evaluate the first batches if `sanity_batches` says so."""
@@ -303,9 +298,11 @@ class InferenceRunner(Callback):
             states = [inferencer.state() for inferencer in self._inferencers]
         except Exception as error:  # The other processes wait for this one: it has to tell them.
             failure = error
+        # The name of this runner may differ between processes, because some callbacks are in the chief only.
+        kinds = ", ".join(type(inferencer).__name__ for inferencer in self._inferencers)
         try:
             shares = self.trainer.strategy.process_group.gather_object(
-                f"an evaluation by {self._label}", (count, states, in_one_line(failure) if failure else None)
+                f"an evaluation by {kinds}", (count, states, in_one_line(failure) if failure else None)
             )
         finally:
             if failure is not None:

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-tomllib = pytest.importorskip("tomllib")
-
 pytestmark = pytest.mark.once
 
 ROOT = Path(__file__).parent.parent
@@ -57,11 +55,3 @@ def test_figures_are_those_of_the_manual():
     measured = set(NUMBER.findall((ROOT / "docs" / "performance.md").read_text(encoding="utf-8")))
     assert len(NUMBER.findall(table)) > 10
     assert set(NUMBER.findall(table)) - measured == set()
-
-
-def test_what_is_to_be_installed_by_hand_beside_tensorflow_cpu_is_all_that_tpk_needs():
-    tutorial = (ROOT / "docs" / "tutorial" / "index.md").read_text(encoding="utf-8")
-    (command,) = re.findall(r"`pip install (tensorflow-cpu [^`]*)`", tutorial)
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    needed = {re.match(r"[\w-]+", each)[0] for each in project["dependencies"]}
-    assert set(command.split()) == needed - {"tensorflow"} | {"tensorflow-cpu"}

@@ -76,8 +76,8 @@ def test_addresses_that_only_this_host_can_reach(addresses, expected):
 
 def test_a_port_that_cannot_be_confined_is_told(listener, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as closed:
-        nobody = closed.getsockname()[1]
-    assert not confine_to_loopback(nobody)
+        unused = closed.getsockname()[1]
+    assert not confine_to_loopback(unused)
     monkeypatch.delattr(socket, "SO_BINDTODEVICE", raising=False)
     assert not confine_to_loopback(listener)
 

@@ -1,4 +1,4 @@
-"""What is known of the other processes of a training, and who of them is to blame; no other process is needed."""
+"""The known states of other processes, and which of them caused a failure; without starting processes."""
 
 from __future__ import annotations
 

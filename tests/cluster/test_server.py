@@ -18,13 +18,13 @@ CLUSTER = Cluster(workers=["10.0.0.1:1", "10.0.0.2:1"], ps=["10.0.0.3:1"], index
 
 
 def server(jobs, job, index):
-    """A server of TensorFlow's that nobody starts."""
+    """A TensorFlow server that is not started."""
     return v1.train.Server(tf.train.ClusterSpec(jobs), job_name=job, task_index=index, start=False)
 
 
 @pytest.fixture
 def address():
-    """One where nobody listens."""
+    """An address at which no process listens."""
     with socket.create_server(("127.0.0.1", 0)) as reserved:
         port = reserved.getsockname()[1]
     return f"127.0.0.1:{port}"

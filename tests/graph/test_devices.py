@@ -150,7 +150,7 @@ def test_is_gpu(device):
 
 @pytest.fixture
 def told(gpus, caplog):
-    """The warnings of a process in which there was none yet."""
+    """Collect the warnings of a process that has not warned yet."""
     module._warn_of_cpus.cache_clear()
     yield lambda: [record.getMessage() for record in caplog.records if record.name == module.__name__]
     module._warn_of_cpus.cache_clear()

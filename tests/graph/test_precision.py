@@ -135,7 +135,7 @@ def test_ops_compute_in_the_precision_and_variables_stay_float32(digits, precisi
 
 @pytest.mark.parametrize("precision", HALVES)
 def test_small_updates_are_not_lost(precision):
-    """1 + 1e-4 is 1 in both types, so a variable of such a type would never move."""
+    """1 + 1e-4 is 1 in both types, so a variable of this type would never change."""
 
     class Slow(Linear):
         def build_graph(self, x):

@@ -150,7 +150,7 @@ def test_a_graph_without_a_seed_draws_its_own_which_checkpoints_hold(tmp_path):
         expected = sess.run(noise)
     assert is_same(drawn(build, [5], seed=None, restore=path), expected)
     assert not is_same(drawn(build, [5], seed=None), expected)
-    # With a seed of its own, an op needs none of the graph, as is so with TensorFlow's ops.
+    # An op with a seed does not need a seed of the graph, like TensorFlow's ops.
     seeded = drawn(lambda: random.normal([8], seed=3), seed=None)
     assert is_same(drawn(lambda: random.normal([8], seed=3), seed=None), seeded)
     assert not is_same(drawn(lambda: random.normal([8], seed=4), seed=None), seeded)

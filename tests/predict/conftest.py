@@ -35,7 +35,7 @@ class Linear(tpk.ModelDesc):
 
 
 def expected(x, weights=WEIGHTS):
-    """What the model makes of `x`, by NumPy."""
+    """Return the outputs of the model for `x`, computed with NumPy."""
     return np.asarray(x, np.float32) @ weights["fc/W"] + weights["fc/b"]
 
 

@@ -1,4 +1,4 @@
-"""What was exported computes what the predictor computes, to the bit, in programs that know nothing of tpk."""
+"""Exported models compute the same bits as the predictor, in programs without tpk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a `PredictConfig` takes, builds and refuses."""
+"""Options of `PredictConfig`, and the graphs that it builds."""
 
 from __future__ import annotations
 

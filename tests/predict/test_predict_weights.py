@@ -46,7 +46,7 @@ def test_weights_that_any_strategy_saved_are_loaded_from_its_run_directory(
     with caplog.at_level(logging.WARNING):
         found = predict_with(config_of(session_init=tmp_path / "run"), batches[0])
     np.testing.assert_allclose(found, by_numpy(batches[0], taken.values), rtol=1e-5, atol=1e-6)
-    assert not caplog.records, "that the state of Adam is of no use is no news"
+    assert not caplog.records, "the unused state of Adam needs no warning"
 
 
 def test_the_newest_complete_checkpoint_of_a_run_is_taken(tmp_path, model, config_of, by_numpy, batches):

@@ -86,7 +86,7 @@ def test_towers_that_accumulate_equal_one_on_all_that_they_were_given(optimizer,
     one = train("single", concatenated(data, count * NITER), Model(OPTIMIZERS[optimizer]), STEPS // NITER)
     for update, expected in enumerate(one.steps):
         values = many.steps[(update + 1) * NITER - 1]
-        # What the optimizer keeps is compared, too: nothing but the sums moves in between.
+        # The state of the optimizer is compared, too: only the sums change in between.
         for name in one.saved:
             if name != "global_step":
                 np.testing.assert_allclose(values[name], expected[name], rtol=3e-4, atol=2e-6, err_msg=name)
@@ -116,7 +116,7 @@ def test_nothing_is_all_reduced_but_in_an_update():
         return [name for name in ops if "all_reduce" in name]
 
     assert ops_of(Model(OPTIMIZERS["sgd"]))
-    # What a branch of a tf.cond does is no op of the graph.
+    # The ops in a branch of a tf.cond are not ops of the graph.
     assert not ops_of(accumulating("sgd"))
 
 
@@ -197,7 +197,7 @@ def test_other_towers_continue_with_the_accumulation_of_the_first(tmp_path):
 
 @pytest.mark.parametrize("optimizer", ["momentum", "clipped"])
 def test_several_objectives_accumulate_in_one_step(optimizer):
-    """A group of two objectives, each of which trains variables of its own."""
+    """A group of two objectives that train different variables."""
     from tpk.graph.objective import Objective
     from tpk.strategies import ReplicatedStrategy, SingleStrategy, get_post_init_ops
 

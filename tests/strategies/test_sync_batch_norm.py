@@ -51,7 +51,7 @@ class Model(tpk.ModelDesc):
 
 
 def batches(sizes, images=False):
-    # Far from zero, and each of another scale: statistics of one batch are not those of another.
+    # Far from zero, and with different scales, so that the statistics of the batches differ.
     rng = np.random.default_rng(3)
     shape = (4, 3, 2) if images else (5,)
     return [
@@ -140,7 +140,7 @@ def test_replicates_stay_identical_bit_by_bit_with_their_averages():
 
 
 class SumCost(Model):
-    """A cost that adds up over the examples, so that the sum over towers is that of the concatenation."""
+    """A cost that is a sum over examples, so the sum over towers equals the cost of the concatenation."""
 
     def build_graph(self, x, y):
         return super().build_graph(x, y) * tf.cast(tf.shape(x)[0], tf.float32)

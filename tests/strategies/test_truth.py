@@ -53,7 +53,7 @@ def concatenated(data, count):
 
 
 class Variables(tpk.Callback):
-    """Keeps the final values of all variables, those of the checkpoint and those of the other towers."""
+    """Keeps the final values of all variables, in the checkpoint and in the other towers."""
 
     def after_train(self, trainer):
         run = trainer.sess.run

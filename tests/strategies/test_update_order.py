@@ -1,4 +1,4 @@
-"""What a step reads and updates, in which order: by values in many steps, and by the dependencies in the graph."""
+"""The order of reads and updates in a step, checked by values in many steps and by dependencies in the graph."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tpk.strategies.update_order import after_reads
 
 v1 = tf.compat.v1
 
-# Of reads and updates of reference variables nobody knows the order.
+# The order of reads and updates of reference variables is undefined.
 pytestmark = pytest.mark.usefixtures("resource_variables")
 
 STEPS = 60
@@ -188,7 +188,7 @@ def test_towers_see_the_variables_as_they_were_before_the_step(strategy, model):
 
 
 def test_ops_of_other_fetches_do_not_run_with_the_update():
-    """The order must not make an update op run for which nobody has asked."""
+    """The order must not make an update op run that was not requested."""
 
     def conditional(x):
         first, _ = weights()

@@ -83,7 +83,7 @@ def test_only_the_main_training_tower_shows_summaries_and_only_training_updates(
     assert summary.name.startswith("tower0/")
     # What updates shared variables runs once; it was made where they were.
     assert [op.name for op in v1.get_collection(v1.GraphKeys.UPDATE_OPS)] == ["tower0/update"]
-    # What a tower added is still to be found by its handle.
+    # The handle still finds the items that a tower added.
     assert [op.name for op in tower.towers["predict"].get_collection(v1.GraphKeys.UPDATE_OPS)] == ["predict/update"]
 
 

@@ -53,7 +53,7 @@ def test_variables_of_the_model_and_of_training_are_separated_with_every_strateg
     assert [each.name for each in overview.non_trainable] == ["norm/moving_mean", "norm/moving_variance"]
     others = {each.name for each in overview.others}
     assert {"rate", "beta1_power", "hidden/kernel/Adam", "hidden/kernel/ExponentialMovingAverage"} <= others
-    assert "global_step" in others, "dropout reads it, but it is no part of the model"
+    assert "global_step" in others, "dropout reads it, but it is not part of the model"
     assert not any("tower" in name for name in others)
 
 
@@ -136,7 +136,7 @@ def test_the_log_has_the_table(graph, caplog):
 
 
 def costs(graph, *, of_game):
-    """Two costs: each reaches its own variable and that of the other; of a third one, both read the shape only."""
+    """Two costs, which both reach both variables, but only read the shape of a third one."""
     first, second = (v1.get_variable(f"{name}/w", [], use_resource=True) for name in ("first", "second"))
     lost = v1.get_variable("lost/w", [3], use_resource=True)
     size = tf.cast(tf.size(lost), tf.float32)

@@ -141,7 +141,7 @@ def test_a_tower_computes_the_same_as_plain_keras_with_the_saved_model(keras, bu
         plain = build(keras)
         plain(IMAGES)
         plain.load_weights(path)
-    # The kernels of a graph and those of a function may add up in another order.
+    # The kernels of a graph and of a function may add numbers in a different order.
     np.testing.assert_allclose(sess.run(predict, {x: IMAGES}), plain(IMAGES), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(sess.run(train, {x: IMAGES}), plain(IMAGES, training=True), rtol=1e-4, atol=1e-5)
 

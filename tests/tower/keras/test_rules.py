@@ -1,4 +1,4 @@
-"""What a Keras model in a tower function may not do, and what is said about it."""
+"""Errors for things that a Keras model must not do in a tower function."""
 
 from __future__ import annotations
 

@@ -314,19 +314,9 @@ class _Parts:
         self.given = {tensor.name: tensor for tensor in feeds}
         self.global_step = get_global_step_var()
         ordered = ops_in_order(ops, feeds)
+        self._check_supported(ordered)
         fixed = fixed_ops(ordered, feeds)
         moving = [op for op in ordered if op not in fixed]
-        for op in ordered:
-            if op.type == "EmptyTensorList" and tf.get_static_value(op.inputs[1]) == -1:
-                raise ConfigError(
-                    f"xla=True with steps_per_run: {op.name!r} is part of the gradient of a tf.while_loop of unknown "
-                    "length, which XLA does not compile. Give the loop maximum_iterations, or leave one of the two out."
-                )
-        if not hasattr(self.global_step, "handle"):
-            raise ConfigError(
-                "xla=True with steps_per_run: the global step is a reference variable, which XLA does not know. Call "
-                "tf.compat.v1.enable_resource_variables() first, or leave one of the two options out."
-            )
         self._counts = set(self.global_step.handle.consumers()).intersection(moving)
         self.reads_of_step = [op.outputs[0] for op in self._counts if op.type == "ReadVariableOp"]
         self._check_counts()
@@ -343,6 +333,19 @@ class _Parts:
             op for op in fixed if not makes_handle(op) and not op.type.startswith(("Placeholder", *_RANDOM_OPS))
         }
         self.inside = [op for op in ordered if op in compiled]
+
+    def _check_supported(self, ordered: Sequence[Any]) -> None:
+        for op in ordered:
+            if op.type == "EmptyTensorList" and tf.get_static_value(op.inputs[1]) == -1:
+                raise ConfigError(
+                    f"xla=True with steps_per_run: {op.name!r} is part of the gradient of a tf.while_loop of unknown "
+                    "length, which XLA does not compile. Give the loop maximum_iterations, or leave one of the two out."
+                )
+        if not hasattr(self.global_step, "handle"):
+            raise ConfigError(
+                "xla=True with steps_per_run: the global step is a reference variable, which XLA does not know. Call "
+                "tf.compat.v1.enable_resource_variables() first, or leave one of the two options out."
+            )
 
     def _split(self, moving: Sequence[Any], uncompiled: Sequence[Any], feeds: Sequence[Any]) -> None:
         """Split the ops that can change from step to step into those before, inside and after the compiled loop."""

@@ -36,6 +36,7 @@ BUDGETS = {
     "cli": 2155,
     "cluster": 920,
     "graph": 2540,
+    "layers": 1810,
     "monitors": 980,
     "plugin": 1420,
     "predict": 1120,

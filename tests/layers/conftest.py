@@ -38,7 +38,7 @@ def control_flow(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def _in_tf1(layer: Callable[..., Any]) -> Callable[..., Any]:
-    """In TF2 behaviour, Keras' default initializers have seeds of their own, which differ in each run."""
+    """Build in TF1 behaviour: in TF2 behaviour, Keras' default initializers have other seeds in each run."""
     from tensorflow.python import tf2
 
     @functools.wraps(layer)

@@ -26,7 +26,7 @@ def run(build: Any, inputs: np.ndarray = IMAGES, dynamic: bool = False) -> tuple
 
 
 def correlate(images: np.ndarray, kernel: np.ndarray, stride: int = 1, dilation: int = 1) -> np.ndarray:
-    """What a convolution without padding is, by definition."""
+    """Convolve without padding, by the definition."""
     height, width = ((size - 1) * dilation + 1 for size in kernel.shape[:2])
     rows = range(0, images.shape[1] - height + 1, stride)
     columns = range(0, images.shape[2] - width + 1, stride)

@@ -102,7 +102,7 @@ def test_the_gradient_of_a_sum_is_the_sum_of_the_gradients():
 
 
 def test_gradients_stay_in_their_tower(graph):
-    """The others' parts are not differentiated once more in each tower."""
+    """A tower does not differentiate the parts of the other towers."""
     w = v1.get_variable("w", [], initializer=v1.ones_initializer())
     costs = build(3, lambda i: tf.sin(sum_across_towers(tf.cos(w * i), "sum")))
     before = set(graph.get_operations())

@@ -258,7 +258,7 @@ def test_integers_are_refused(images: Any, kind: str) -> None:
         ({"kernel_regularizer": "l2"}, "the regularizer of kernel is 'l2', expected a function or None"),
         ({"bias_constraint": 1}, "the constraint of bias is 1, expected a function or None"),
         ({"activity_regularizer": 0.1}, r"activity_regularizer is 0\.1, expected a function or None"),
-        ({"activation": "rellu"}, "activation is 'rellu', expected a function, or the name of one in tf.nn"),
+        ({"activation": "rellu"}, "activation is 'rellu', expected a function, or .*in tf.nn.*'relu'"),
         ({"activation": 3}, "activation is 3, expected a function or None"),
     ],
     ids=lambda it: "-".join(it) if isinstance(it, dict) else "",
@@ -297,7 +297,7 @@ print(type(v1.global_variables()[0]).__name__, moved.any())
 
 
 def test_all_layers_train_in_tf1_behaviour_and_without_keras() -> None:
-    """In a process of its own, as neither can be undone."""
+    """In a separate process, because neither can be undone."""
     done = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "RefVariable True"

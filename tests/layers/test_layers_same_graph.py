@@ -68,7 +68,7 @@ def test_signatures(tf_layers: SimpleNamespace) -> None:
     for name, layer in vars(tf_layers).items():
         ours = inspect.signature(getattr(tpk_layers, name)).parameters
         theirs = inspect.signature(layer).parameters
-        # What tpk adds comes last, so it is in nobody's way.
+        # Arguments that tpk adds come last.
         assert list(ours) == [*theirs, *ADDED.get(name, [])]
         for parameter, expected in zip(ours.values(), theirs.values(), strict=False):
             assert parameter.kind == expected.kind
@@ -82,7 +82,7 @@ def test_signatures(tf_layers: SimpleNamespace) -> None:
 
 
 def sizes(default: Any) -> Any:
-    """One size stands for all axes."""
+    """Return one size if all axes have the same."""
     return default[0] if isinstance(default, tuple) and len(set(default)) == 1 else default
 
 

@@ -77,7 +77,7 @@ def frozen(layers: Any, x: Any, is_training: Any) -> Any:
 
 
 def channels_first(layers: Any, x: Any, is_training: Any) -> Any:
-    """Without a GPU, Keras adds ops of its own here, so what comes after has seeds."""
+    """Without a GPU, Keras adds other ops here, so the layers after them have seeds."""
     x = tf.transpose(x, [0, 3, 1, 2])
     x = layers.conv2d_transpose(x, 4, 3, strides=(1, 2), data_format="channels_first")
     x = layers.batch_normalization(x, axis=1, training=True, fused=False)
@@ -171,7 +171,7 @@ def test_checkpoints_load(tf_layers: SimpleNamespace, model: Callable[..., Any],
 
 
 def summary(of: dict[str, Any]) -> dict[str, Any]:
-    """What is kept of a behaviour: the numbers of an array are few, but any change in it changes them."""
+    """Reduce each array to a few numbers, which change with any change of the array."""
 
     def numbers(value: np.ndarray) -> dict[str, Any]:
         flat = np.asarray(value, np.float64).ravel()

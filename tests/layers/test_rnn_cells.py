@@ -1,4 +1,4 @@
-"""What is said of cells besides what they compute: dropout, places of variables, errors."""
+"""Cells: dropout, scopes and devices of variables, and errors."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_dropout_of_chosen_parts_of_the_state() -> None:
 
 
 def test_dropout_depends_on_the_step_of_the_training_and_on_the_seed() -> None:
-    """So a training that is resumed drops what one does that was never stopped."""
+    """So a resumed training drops the same elements as one that was never stopped."""
     with tf.Graph().as_default(), v1.Session() as sess:
         v1.set_random_seed(3)
         x = tf.ones([20, 3, 8])

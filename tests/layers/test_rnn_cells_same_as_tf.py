@@ -1,4 +1,4 @@
-"""The cells behave as those of `tf.compat.v1.nn.rnn_cell`: variables, outputs, states and gradients."""
+"""The cells have the same variables, outputs, states and gradients as in `tf.compat.v1.nn.rnn_cell`."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def behaviour(cells: Any, model: Callable[[Any, Any], Any]) -> tuple[Any, list[n
             [output.shape.as_list() for output in outputs],
         )
         cost = tf.add_n([tf.reduce_sum(output**2) for output in outputs] + losses)
-        # A gradient that is stopped in a loop is zero, and one that is stopped outside of it is none.
+        # A gradient that is stopped in a loop is zero; outside of a loop, it is None.
         gradients = tf.gradients(cost, [x, *trainable], unconnected_gradients=tf.UnconnectedGradients.ZERO)
         numbers = np.random.default_rng(8)
         values = [numbers.normal(0.1, 0.5, variable.shape).astype(np.float32) for variable in variables]

@@ -1,7 +1,7 @@
 """Graph-mode layers: the functions of `tf.compat.v1.layers`, without Keras, on every supported TensorFlow.
 
-A layer is a function that adds ops and variables to the default graph. Signatures, variable names, initial values and
-collections are those of `tf.compat.v1.layers`, so code and checkpoints work unchanged:
+A layer is a function that adds ops and variables to the default graph. It has the same signature, variable names,
+initial values and collections as in `tf.compat.v1.layers`, so code and checkpoints work unchanged:
 
     from tpk import layers
 
@@ -34,8 +34,8 @@ In detail:
 
 There are also layers that `tf.compat.v1.layers` never had: `conv1d_transpose`, `depthwise_conv2d`,
 `layer_normalization`, `group_normalization` and `prelu`, with the arguments and results of Keras;
-`instance_normalization`, `global_max_pooling` and `global_average_pooling`; `layer_norm` and `maxout`, which replace
-those of `tf.contrib.layers`. `tpk.layers.rnn_cell` has the cells of recurrent networks.
+`instance_normalization`, `global_max_pooling` and `global_average_pooling`; `layer_norm` and `maxout`, as in
+`tf.contrib.layers`. `tpk.layers.rnn_cell` has the cells of recurrent networks.
 """
 
 import lazy_loader

@@ -23,7 +23,7 @@ def prelu(
     """Apply a parametric ReLU: x where it is positive, otherwise ``alpha * x``.
 
     He et al., 2015 (https://arxiv.org/abs/1502.01852) use one alpha per channel, initially 0.25. Arguments, defaults
-    and results are those of `tf.keras.layers.PReLU`.
+    and results are as in `tf.keras.layers.PReLU`.
 
     Variables: ``alpha``, with the shape of the inputs without the batch, and 1 along `shared_axes`.
 
@@ -55,7 +55,7 @@ def prelu(
         shared = [] if shared_axes is None else layer.axes_of("shared_axes", shared_axes)
         if 0 in shared:
             remedy = "All examples of a batch share alpha anyway."
-            raise layer.error("shared_axes", shared_axes, "axes other than that of the batch", remedy)
+            raise layer.error("shared_axes", shared_axes, "axes other than the axis of the batch", remedy)
         shape = [1 if axis in shared else layer.known_size(axis, "features") for axis in range(1, rank)]
         alpha = layer.variable("alpha", shape, alpha_initializer, alpha_regularizer, alpha_constraint, trainable)
         return tf.nn.relu(layer.inputs) - alpha * tf.nn.relu(-layer.inputs)
@@ -64,7 +64,7 @@ def prelu(
 def maxout(inputs: Any, num_units: int, axis: int = -1, name: str | None = None) -> Any:
     """Return the maximum of each group of adjacent features (Goodfellow et al., 2013, https://arxiv.org/abs/1302.4389).
 
-    The arguments are those of `tf.contrib.layers.maxout` of TensorFlow 1. In tensorpack's ``Maxout``, the number is the
+    The arguments are as in `tf.contrib.layers.maxout` of TensorFlow 1. In tensorpack's ``Maxout``, the number is the
     size of a group instead.
 
     Args:

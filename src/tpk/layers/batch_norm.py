@@ -74,7 +74,7 @@ class BatchNorm:
 
         Args:
             inputs: the tensor to normalize.
-            is_synchronized: whether mean and variance in training are those of the batches of all towers.
+            is_synchronized: whether to compute mean and variance over the batches of all towers in training.
             is_unbiased: whether the moving variance is unbiased, as with the fused kernel.
         """
         dtype = self.moving_mean.dtype.base_dtype

@@ -232,7 +232,7 @@ def conv2d_transpose() -> None:
             kernel that exceeds the strides.
         data_format: as for `conv2d`. Without a GPU, channels-first images are transposed, and the outputs back.
 
-    The other arguments, the result and the errors are those of `conv2d`.
+    See `conv2d` for the other arguments, the result and the errors.
     """
 
 

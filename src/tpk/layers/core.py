@@ -93,8 +93,8 @@ def dropout(
     Args:
         inputs: a floating-point tensor.
         rate: the fraction to drop, in [0, 1); a number or a scalar tensor.
-        noise_shape: the shape of the random mask, which is broadcast to the inputs. In it, None stands for the size of
-            the inputs; None instead of a shape stands for the shape of the inputs.
+        noise_shape: the shape of the random mask, which is broadcast to the inputs; None for the shape of the inputs.
+            Within the shape, None is the size of the inputs.
         seed: the op-level seed; another seed gives another mask.
         training: a boolean, or a scalar boolean tensor. None for whether the current tower is trained, and False
             outside of towers.

@@ -5,10 +5,10 @@ yet, so it gets a placeholder, which the sum replaces when the last tower has pa
 once, so all towers get the same bits. If several processes train together, the sum over the towers of each process is
 then summed over the processes.
 
-The gradient of such a sum is the sum of the gradients with respect to it in all towers, just as the gradient of an
-all-reduce is an all-reduce (as in TensorFlow's ``nccl_ops``). So each tower differentiates its own cost with respect to
-its own variables, and the mean of these gradients over the towers is the gradient of the mean cost. This works with
-`tf.gradients`, which optimizers use in graph mode.
+The gradient of a sum across towers is the sum of the gradients with respect to it in all towers, just as the gradient
+of an all-reduce is an all-reduce (as in TensorFlow's ``nccl_ops``). So each tower differentiates its own cost with
+respect to its own variables, and the mean of these gradients over the towers is the gradient of the mean cost. This
+works with `tf.gradients`, which optimizers use in graph mode.
 """
 
 from __future__ import annotations

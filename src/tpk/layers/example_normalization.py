@@ -28,7 +28,7 @@ def layer_normalization(
 ) -> Any:
     """Normalize each example over its features (Ba et al., 2016, https://arxiv.org/abs/1607.06450).
 
-    The layer has no counterpart in `tf.compat.v1.layers`. Its arguments, defaults and results are those of
+    The layer has no counterpart in `tf.compat.v1.layers`. Its arguments, defaults and results are as in
     `tf.keras.layers.LayerNormalization`.
 
     Variables, with the sizes of the inputs along `axis`: ``gamma`` and ``beta``. They are float32 if the inputs are
@@ -95,7 +95,7 @@ def group_normalization(
 
     The layer does not depend on the batch, so it works with batches that are too small for `batch_normalization`, and
     computes the same in training and in inference. It has no counterpart in `tf.compat.v1.layers`; its arguments,
-    defaults and results are those of `tf.keras.layers.GroupNormalization`.
+    defaults and results are as in `tf.keras.layers.GroupNormalization`.
 
     Variables, of shape [channels]: ``gamma`` and ``beta``. They are float32 if the inputs are float16 or bfloat16.
 

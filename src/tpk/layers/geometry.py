@@ -70,7 +70,7 @@ class SpatialLayout:
 
 
 def require_window_fits(layer: LayerScope, layout: SpatialLayout, window: tuple[int, ...], padding: str) -> None:
-    """Raise if a window is larger than the inputs and there is no padding: there would be no outputs."""
+    """Raise if a window without padding is larger than the inputs, which would leave no outputs."""
     sizes = layout.spatial_sizes(layer.inputs)
     fits = (size is None or size >= extent for size, extent in zip(sizes, window, strict=True))
     if padding == "VALID" and not all(fits):
@@ -161,7 +161,7 @@ class ConvolutionGeometry:
         return self.layout.arrange(inputs.shape.as_list()[0], sizes, filters)
 
     def transposed_sizes(self, sizes: Sequence[Any]) -> list[Any]:
-        """Return the spatial sizes of the outputs of the transposed convolution, given those of its inputs."""
+        """Return the spatial sizes of the outputs of the transposed convolution for inputs of these sizes."""
         outputs: list[Any] = []
         for size, window, stride in zip(sizes, self.window, self.strides, strict=True):
             overhang = max(window - stride, 0)

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError
 from tpk.graph.scopes import check_can_be_collected, current_tower
+from tpk.text import nearest
 
 Sizes = int | Sequence[int]
 """A size for each spatial axis, such as (height, width) or ``images.shape[1:3]``, or one integer for all axes."""
@@ -70,8 +71,8 @@ def open_layer(
         inputs: a dense tensor, or a value that converts to one.
         name: the variable scope: a name, which is used unchanged, or a `tf.compat.v1.VariableScope`.
         reuse: as in `tf.compat.v1.variable_scope`: None, False, True or `tf.compat.v1.AUTO_REUSE`.
-        default_name: the variable scope if there is no `name`; None for `kind`. It is made unique in the enclosing
-            scope, unless `reuse` is set.
+        default_name: the variable scope without `name`; None for `kind`. It is made unique in the enclosing scope,
+            unless `reuse` is set.
 
     Yields:
         The open `LayerScope`.
@@ -79,11 +80,7 @@ def open_layer(
     Raises:
         ConfigError: if TensorFlow executes eagerly, or the inputs do not convert to a dense tensor.
     """
-    if tf.executing_eagerly():
-        raise ConfigError(
-            f"{kind} adds to a graph, but TensorFlow executes eagerly here. Build the model inside "
-            "`with tf.Graph().as_default():`; a trainer does so when it calls the tower function."
-        )
+    check_graph_mode(kind)
     try:
         inputs = tf.convert_to_tensor(inputs)
     except (TypeError, ValueError) as error:
@@ -99,6 +96,15 @@ def open_layer(
         tf.name_scope(scope.original_name_scope),  # another one only if `name` is an existing scope
     ):
         yield LayerScope(kind, inputs, scope)
+
+
+def check_graph_mode(kind: str) -> None:
+    """Raise if TensorFlow executes eagerly, so that there is no graph for a layer of this kind."""
+    if tf.executing_eagerly():
+        raise ConfigError(
+            f"{kind} adds to a graph, but TensorFlow executes eagerly here. Build the model inside "
+            "`with tf.Graph().as_default():`; a trainer does so when it calls the tower function."
+        )
 
 
 class LayerScope:
@@ -148,7 +154,7 @@ class LayerScope:
             regularizer: maps the variable to a scalar loss, or to None for no loss.
             constraint: maps the variable to its projection after an optimizer's update.
             trainable: whether it belongs to the trainable variables.
-            dtype: None for that of the inputs.
+            dtype: None for the dtype of the inputs.
 
         Returns:
             The variable, or what a custom getter of the enclosing scope returns for it.
@@ -260,7 +266,7 @@ class LayerScope:
         return self.one_of("data_format", data_format, ("channels_last", "channels_first")) == "channels_first"
 
     def sizes_of(self, what: str, value: Sizes, count: int) -> tuple[int, ...]:
-        """Return `count` positive integers; a single one stands for all."""
+        """Return `count` positive integers; a single one is repeated."""
         try:
             sizes = tuple(
                 map(operator.index, value if isinstance(value, Sequence | tf.TensorShape) else [value] * count)
@@ -365,7 +371,8 @@ class LayerScope:
     def _named(self, what: str, name: str, module: Any, module_name: str) -> Callable[..., Any]:
         found: Callable[..., Any] | None = getattr(module, name, None)
         if not callable(found):
-            raise self.error(what, name, f"a function, or the name of one in {module_name}", "Check the name.")
+            remedy = f"Pass a function.{nearest(name, dir(module))}"
+            raise self.error(what, name, f"a function, or the name of one in {module_name}", remedy)
         return found
 
     def check_can_be_collected(self, what: str, remedy: str) -> None:
@@ -423,10 +430,9 @@ class TrainingFlag:
             return cls(tower is not None and tower.is_training)
         if isinstance(training, np.bool_ | Integral) and training in (0, 1):
             return cls(bool(training))
-        if isinstance(training, tf.Variable) and _is_scalar_bool(training):
-            return cls(None, training)
-        if tf.is_tensor(training) and _is_scalar_bool(training):
-            static = tf.get_static_value(training)
+        is_variable = isinstance(training, tf.Variable)
+        if (is_variable or tf.is_tensor(training)) and _is_scalar_bool(training):
+            static = None if is_variable else tf.get_static_value(training)
             return cls(None if static is None else bool(static), training)
         raise layer.error(
             "training",

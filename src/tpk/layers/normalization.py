@@ -41,7 +41,7 @@ def batch_normalization(
 ) -> Any:
     """Normalize each feature: ``gamma * (inputs - mean) / sqrt(variance + epsilon) + beta``.
 
-    In training, mean and variance are those of the batch; in inference, their moving averages (Ioffe and Szegedy, 2015,
+    Training uses mean and variance of the batch, and inference their moving averages (Ioffe and Szegedy, 2015,
     https://arxiv.org/abs/1502.03167).
 
     In training, the layer adds two ops to ``UPDATE_OPS``, which update the averages. Run them in each training step: by
@@ -80,12 +80,12 @@ def batch_normalization(
             With False, and for other inputs, the moving variance is biased; otherwise, it is unbiased.
         virtual_batch_size: must be None; virtual batches are not supported.
         adjustment: must be None; it is not supported.
-        sync: whether mean and variance in training are those of the batches of all towers, so that N towers compute the
-            same as one tower with all their data. With the strategies ``collective`` and ``horovod``, these are all
-            towers of all processes; with ``distributed_replicated``, those of a worker. There is no fused kernel for
-            this, and the towers exchange small sums, three forward and two backward; use it where the batch of a tower
-            is too small for good statistics (Peng et al., 2018, https://arxiv.org/abs/1711.07240). It has no effect
-            with one tower and in inference. The strategy ``async`` does not support it.
+        sync: whether to compute mean and variance in training over the batches of all towers, so that N towers compute
+            the same as one tower with all their data: over all towers of all processes with the strategies
+            ``collective`` and ``horovod``, and over the towers of a worker with ``distributed_replicated``. Without the
+            fused kernel, it is slower, and the towers exchange small sums, three forward and two backward; use it where
+            the batch of a tower is too small for good statistics (Peng et al., 2018, https://arxiv.org/abs/1711.07240).
+            It has no effect with one tower and in inference. The strategy ``async`` does not support it.
 
     Returns:
         A tensor like the inputs.

@@ -1,4 +1,4 @@
-"""Cells of recurrent networks: those of `tf.compat.v1.nn.rnn_cell`, without Keras, on every supported TensorFlow.
+"""The cells of `tf.compat.v1.nn.rnn_cell` for recurrent networks, without Keras, on every supported TensorFlow.
 
 A cell computes one step of a recurrent network: outputs and the next state from a batch of inputs and a state.
 TensorFlow's `tf.compat.v1.nn.dynamic_rnn`, `static_rnn`, `bidirectional_dynamic_rnn` and `static_bidirectional_rnn` run
@@ -10,7 +10,7 @@ it over sequences:
         cell = rnn_cell.MultiRNNCell([rnn_cell.LSTMCell(size) for size in (128, 64)])
         outputs, state = tf.compat.v1.nn.dynamic_rnn(cell, words, lengths, dtype=tf.float32)
 
-Arguments, results, and the names, shapes and order of variables are those of `tf.compat.v1.nn.rnn_cell`, so code and
+Arguments, results, and the names, shapes and order of variables are as in `tf.compat.v1.nn.rnn_cell`, so code and
 checkpoints work unchanged. A cell makes its variables in its first call, and then keeps them, so make a new cell in
 each call of a tower function. The differences:
 

@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.layers.layer_scope import LayerScope
+from tpk.layers.layer_scope import LayerScope, check_graph_mode
 
 
 class RNNCell:
@@ -18,13 +18,13 @@ class RNNCell:
 
     A subclass has the properties `state_size` and `output_size`, and the method `call`. It makes its variables in
     `build` by `add_variable`, or in `call` by `tf.compat.v1.get_variable`. They are in a variable scope named after the
-    cell, within that of the first call: ``rnn/my_cell/kernel``. Later calls use the same variables.
+    cell, inside the scope of the first call: ``rnn/my_cell/kernel``. Later calls use the same variables.
 
     Args:
         trainable: whether the variables belong to ``TRAINABLE_VARIABLES``.
         name: the variable scope; None for the name of the class, ``MyCell`` as ``my_cell``. It is made unique unless
             `reuse` is set.
-        dtype: the dtype of the variables; None for that of the inputs.
+        dtype: the dtype of the variables; None for the dtype of the inputs.
         reuse: whether to use existing variables: None, True or `tf.compat.v1.AUTO_REUSE`.
 
     Example:
@@ -179,11 +179,7 @@ def outermost_graph(cell: Any) -> Any:
         ConfigError: if TensorFlow executes eagerly there.
     """
     with tf.init_scope():
-        if tf.executing_eagerly():
-            raise ConfigError(
-                f"{type(cell).__name__} adds to a graph, but TensorFlow executes eagerly here. Build the model inside "
-                "`with tf.Graph().as_default():`; a trainer does so when it calls the tower function."
-            )
+        check_graph_mode(type(cell).__name__)
         return tf.compat.v1.get_default_graph()
 
 
@@ -193,7 +189,7 @@ def argument_error(cell: Any, what: str, got: object, expected: str, remedy: str
 
 
 def check_like_cell(wrapper: Any, cell: Any, what: str = "cell") -> None:
-    """Raise unless `cell` has all that TensorFlow's RNNs need."""
+    """Raise unless `cell` has everything that TensorFlow's RNNs need."""
     missing = [name for name in ("state_size", "output_size", "zero_state") if not hasattr(cell, name)]
     if missing or not callable(cell):
         expected = "an RNN cell: callable, with state_size, output_size and zero_state"

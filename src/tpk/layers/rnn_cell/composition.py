@@ -17,7 +17,7 @@ _logger = logging.getLogger(__name__)
 class MultiRNNCell(RNNCell):
     """A stack of cells: the outputs of each are the inputs of the next.
 
-    The variables are those of the cells, in the scopes ``cell_0``, ``cell_1``, ... of ``multi_rnn_cell``.
+    The variables of the cells are in the scopes ``cell_0``, ``cell_1``, ... of ``multi_rnn_cell``.
 
     Args:
         cells: the cells, from the lowest to the highest. A cell that occurs twice shares its variables.
@@ -90,7 +90,7 @@ class MultiRNNCell(RNNCell):
 
 
 class CellWrapper(RNNCell):
-    """A cell without variables and scope of its own, with the sizes and the state of the wrapped cell."""
+    """A cell without its own variables and scope, with the sizes and the state of the wrapped cell."""
 
     def __init__(self, cell: Any) -> None:
         super().__init__()
@@ -134,7 +134,7 @@ class ResidualWrapper(CellWrapper):
         self._residual_fn = residual_fn
 
     def __call__(self, inputs: Any, state: Any, scope: Any = None) -> tuple[Any, Any]:
-        """Compute the outputs with the inputs added, and the next state; the arguments are those of `RNNCell`."""
+        """Compute the outputs with the inputs added, and the next state; see `RNNCell` for the arguments."""
         outputs, state = self._cell(inputs, state, scope=scope)
         if self._residual_fn is not None:
             return self._residual_fn(inputs, outputs), state
@@ -177,7 +177,7 @@ class DeviceWrapper(CellWrapper):
             return super().zero_state(batch_size, dtype)
 
     def __call__(self, inputs: Any, state: Any, scope: Any = None) -> tuple[Any, Any]:
-        """Compute outputs and next state on the device; the arguments are those of `RNNCell`."""
+        """Compute outputs and next state on the device; see `RNNCell` for the arguments."""
         with tf.device(self._device):
             outputs, state = self._cell(inputs, state, scope=scope)
         return outputs, state

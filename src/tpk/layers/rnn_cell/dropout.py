@@ -74,7 +74,7 @@ class DropoutWrapper(CellWrapper):
         self._noise: dict[str, Any] = {}
 
     def __call__(self, inputs: Any, state: Any, scope: Any = None) -> tuple[Any, Any]:
-        """Compute outputs and next state with dropout; the arguments are those of `RNNCell`."""
+        """Compute outputs and next state with dropout; see `RNNCell` for the arguments."""
         outermost_graph(self)
         inputs = self._drop_all("input", inputs)
         outputs, state = self._cell(inputs, state, scope=scope)

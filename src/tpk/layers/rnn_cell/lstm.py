@@ -52,7 +52,7 @@ class LSTMCell(DenseCell):
         activation: a function, or its name in `tf.nn`; None for the hyperbolic tangent.
         reuse: whether to use existing variables: None, True or `tf.compat.v1.AUTO_REUSE`.
         name: the variable scope; None for ``lstm_cell``, made unique.
-        dtype: the dtype of the variables; None for that of the inputs.
+        dtype: the dtype of the variables; None for the dtype of the inputs.
         trainable: whether the variables belong to ``TRAINABLE_VARIABLES``.
 
     Raises:
@@ -155,7 +155,7 @@ class LSTMCell(DenseCell):
 class BasicLSTMCell(LSTMCell):
     """A plain LSTM cell (Zaremba et al., 2014, https://arxiv.org/abs/1409.2329): an `LSTMCell` with fewer options.
 
-    Its arguments and variables are those of `LSTMCell`; the default name is ``basic_lstm_cell``.
+    See `LSTMCell` for the arguments and variables; the default name is ``basic_lstm_cell``.
 
     Example:
         ```python

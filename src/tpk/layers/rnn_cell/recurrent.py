@@ -64,7 +64,7 @@ class BasicRNNCell(DenseCell):
         activation: a function, or its name in `tf.nn`; None for the hyperbolic tangent.
         reuse: whether to use existing variables: None, True or `tf.compat.v1.AUTO_REUSE`.
         name: the variable scope; None for ``basic_rnn_cell``, made unique.
-        dtype: the dtype of the variables; None for that of the inputs.
+        dtype: the dtype of the variables; None for the dtype of the inputs.
         trainable: whether the variables belong to ``TRAINABLE_VARIABLES``.
 
     Raises:
@@ -104,7 +104,7 @@ class GRUCell(DenseCell):
         bias_initializer: an initializer of both biases, or its name; None for ones for the gates, so that the state is
             neither reset nor updated much at first, and zeros for the candidate.
         name: the variable scope; None for ``gru_cell``, made unique.
-        dtype: the dtype of the variables; None for that of the inputs.
+        dtype: the dtype of the variables; None for the dtype of the inputs.
         trainable: whether the variables belong to ``TRAINABLE_VARIABLES``.
 
     Raises:

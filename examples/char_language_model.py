@@ -1,7 +1,7 @@
 """Train a language model of characters: LSTM cells with dropout, on any text file, on one device or many.
 
-The text is Python's own help pages, if no other is named. After each epoch, the model goes on with a text of its own:
-`sample-<epoch>.txt` in the run directory. Bits are those that it needs for a character of the text that it did not see.
+The default text is Python's help pages. After each epoch, the model writes a sample to `sample-<epoch>.txt` in the run
+directory. It is evaluated in bits per character of a text that it was not trained on.
 """
 
 import argparse

@@ -61,12 +61,12 @@ def optimizer():
 
 
 class ShowDigits(tpk.Callback):
-    """Shows a grid of generated digits after each epoch. The noise stays the same, so one sees them become digits."""
+    """Shows a grid of generated digits after each epoch, of the same noise, so you can watch them become digits."""
 
     noise = np.random.default_rng(0).normal(size=[64, NOISE])
 
     def setup_graph(self, trainer):
-        # An inference tower: the tower function is called once more, and shares the variables of the training.
+        # An inference tower calls the tower function again, with the variables of the training towers.
         tower = trainer.build_inference_tower("ShowDigits")
         self.noise_tensor = tower["noise"]
         digits = tf.pad(tower["generated"], [[0, 0], [1, 1], [1, 1], [0, 0]])

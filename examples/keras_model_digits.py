@@ -94,7 +94,7 @@ def main():
     )
     tpk.launch_train_with_config(config, tpk.use(args.strategy, devices=args.devices))
 
-    if saver.written is not None:  # Of several processes, one writes.
+    if saver.written is not None:  # Only one of several processes writes it.
         ours = saver.trainer.monitors.get_latest("validation_error")
         theirs = error_of_plain_keras(saver.written, test_x, test_y)
         print(f"validation error of {saver.written}: {ours:.4f} in the training, {theirs:.4f} in plain Keras")

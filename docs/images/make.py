@@ -1,10 +1,9 @@
-"""Makes the pictures of README and manual: of the console of a training, and of what `tpk plot` draws of runs.
+"""Make the pictures of README and manual: the console of a training run, and curves by `tpk plot`.
 
-    python docs/images/make.py          # console.svg and curves.png, beside this file; some two minutes on two cores
+    python docs/images/make.py          # console.svg and curves.png, beside this file; about two minutes on two cores
 
-The trainings are those of examples/digits.toml. The console is that of a real one in a pseudo-terminal, at a moment
-within one of its last epochs; but what TensorFlow says of itself at the start is left out. Needs what the examples
-need, and Matplotlib.
+Both show runs of examples/digits.toml. The console is a real one in a pseudo-terminal during one of the last epochs,
+without TensorFlow's messages at the start. It needs the packages of the examples, and Matplotlib.
 """
 
 import fcntl

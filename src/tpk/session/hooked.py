@@ -36,9 +36,9 @@ _NO_FEEDS = ReusableFeeds((), tuple)
 class HookedSession:
     """Runs a session together with the hooks of a step.
 
-    Each implementer of ``before_run`` may ask for fetches and give feeds. All of them are merged with those of the
-    caller into **one** run, and each plugin gets its own results in ``after_run``, as under TensorFlow's
-    `MonitoredSession`. An operation runs as a target: nothing is copied out of the runtime for it.
+    Each implementation of ``before_run`` may return fetches and feeds. All of them are merged with the caller's into
+    **one** run, and each plugin gets its own results in ``after_run``, as with TensorFlow's `MonitoredSession`.
+    Operations run as targets, so nothing is copied out of the runtime for them.
 
     Results belong to the receiver, as with `Session.run`: changing one changes no variable, no constant, no fed array,
     and no other result. This costs a copy of each array, and nothing for scalars. Where a step fetches large arrays and
@@ -99,10 +99,9 @@ class HookedSession:
     ) -> Any:
         """Run `fetches` and the requests of the hooks, once.
 
-        If the run makes several steps, `fetches` and the operations that hooks ask for run in each of them, one after
-        the other. The results, for the caller and for the hooks, are those of the last step. If the data ends within
-        the run, the steps before that count, hooks that asked for tensors get no ``after_run``, and the caller gets
-        None.
+        If the run makes several steps, `fetches` and the operations of hooks run in each of them, one after the other.
+        The caller and the hooks get the results of the last step. If the data ends within the run, the steps before
+        that count, ``after_run`` of hooks that fetch tensors is not called, and the result is None.
 
         Args:
             fetches: as for `tf.compat.v1.Session.run`.

@@ -42,7 +42,7 @@ class RunPlan:
         counting: the op that counts the step; None if the step counts itself.
         feed_keys: the fed tensors.
         reusable_feeds: the reusable feeds on which the run depends.
-        is_work: whether `work` is all, so that there is nothing to fetch.
+        is_work: whether the run consists of `work` alone, without fetches.
         timeout_in_ms: after how long a run is cancelled; 0 for never.
         shares: whether `Session.run` would return results that share memory with each other or with a feed.
         slots: dtype and dimensions of each feed, in the order of the callable's arguments.
@@ -166,8 +166,8 @@ def make_plan(
 
     Args:
         sess: the raw `tf.compat.v1.Session`.
-        requests: the fetches of the caller, then those of each hook, as `Session.run` takes them; None for a hook that
-            fetches nothing.
+        requests: the fetches of the caller, then of each hook, as `Session.run` takes them; None for a hook without
+            fetches.
         feeds: the feeds, in order.
         counter: counts the run in the graph; None for nothing.
         counts_step: whether it is the run that counts a step.
@@ -257,7 +257,7 @@ def callable_options(feeds: Sequence[Any], fetches: Sequence[Any], targets: Sequ
 
 
 def compile_run(sess: Any, options: Any) -> Call:
-    """Compile a run of these `CallableOptions`. The callables of a TensorFlow server ignore timeouts: it gets none."""
+    """Compile a run with `CallableOptions`, except on a TensorFlow server with a timeout, which callables ignore."""
     if options.run_options.timeout_in_ms and sess.sess_str:
         return partial(_run_on_server, sess, options)
     try:
@@ -344,7 +344,7 @@ class Feed(NamedTuple):
     Attributes:
         key: the tensor, or what `Session.run` takes instead of one.
         value: its value; for reusable feeds the feeds themselves, until the values are taken.
-        request: the index of the request that gives it: 0 is the caller's, followed by those of the hooks.
+        request: the index of the request that has the feed: 0 for the caller, then the hooks.
     """
 
     key: Any
@@ -365,7 +365,7 @@ def merge_requests(
 
     Returns:
         The fetches of each request, or None; all feeds, in a list, because tensors do not hash outside their graph's
-        context; and the merged `tf.compat.v1.RunOptions`, or None if there are none.
+        context; and the merged `tf.compat.v1.RunOptions`, or None without options.
 
     Raises:
         TypeError: if a feed dict is not a mapping.
@@ -418,9 +418,9 @@ def names_fed(key: Any) -> list[str]:
 
 
 def merge_run_options(options: Iterable[Any]) -> Any | None:
-    """Return `tf.compat.v1.RunOptions` that satisfy each request; None if there are none.
+    """Return `tf.compat.v1.RunOptions` that satisfy each request; None without requests.
 
-    The rules are those of TensorFlow's `MonitoredSession`: the most detailed trace, the longest timeout, all tensor
+    As in TensorFlow's `MonitoredSession`, the result has the most detailed trace, the longest timeout, all tensor
     watches, and each switch that any request sets.
     """
     asked = [option for option in options if option is not None]

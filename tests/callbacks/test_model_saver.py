@@ -308,7 +308,7 @@ def test_the_training_goes_on_while_files_are_written(tmp_path, monkeypatch):
 
 
 def test_an_unknown_way_to_fail_is_an_error():
-    with pytest.raises(tpk.ConfigError, match="on_failure='ignore'"):
+    with pytest.raises(tpk.ConfigError, match="on_failure must be one of 'raise', 'warn', not 'ignore'"):
         tpk.ModelSaver(on_failure="ignore")
 
 

@@ -465,7 +465,7 @@ def set_up(objectives, func=game):
 
 
 def test_an_unknown_way_to_update():
-    with pytest.raises(tpk.ConfigError, match="'in_turn' or 'together'"):
+    with pytest.raises(tpk.ConfigError, match="update must be one of 'in_turn', 'together'"):
         MultiObjectiveTrainer(update="jointly")
 
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from tpk.callbacks.statistics.followed import Statistic, StatisticFollower
 from tpk.callbacks.triggers import Every, TimedCallback
 from tpk.checkpoint.directory import CheckpointDirectory
-from tpk.checkpoint.series import CheckpointSeries, Retention, check_on_failure, handle_failure
+from tpk.checkpoint.series import ON_FAILURE, CheckpointSeries, Retention, handle_failure
 from tpk.checkpoint.variables import VariableWriter, take_snapshot
-from tpk.checks import check_at_least, check_flags, check_not_negative
+from tpk.checks import check_at_least, check_flags, check_not_negative, check_one_of
 from tpk.errors import CheckpointError, ConfigError
 from tpk.graph.variables import by_name, saveable_variables
 from tpk.plugin import Callback, hookimpl
@@ -82,7 +82,7 @@ class ModelSaver(TimedCallback):
         check_at_least(self, 0, max_to_keep=max_to_keep)
         check_not_negative(self, keep_checkpoint_every_n_hours=keep_checkpoint_every_n_hours)
         check_flags(self, weights_only=weights_only, asynchronous=asynchronous)
-        check_on_failure(on_failure)
+        check_one_of(self, ON_FAILURE, on_failure=on_failure)
         super().__init__(when)
         self._checkpoint_dir = None if checkpoint_dir is None else Path(checkpoint_dir)
         self.state_key = "" if self._checkpoint_dir is None else str(self._checkpoint_dir)
@@ -196,7 +196,7 @@ class MinSaver(StatisticFollower, Callback):
         self._prefix = filename or f"{self._word}-{monitor_stat}"
         self._checkpoint_dir = None if checkpoint_dir is None else Path(checkpoint_dir)
         self.state_key = str(Path(checkpoint_dir or "", self._prefix))
-        check_on_failure(on_failure)
+        check_one_of(self, ON_FAILURE, on_failure=on_failure)
         self._on_failure = on_failure
         # The values and the names of the checkpoints that are kept, best first.
         self._best: list[tuple[float, str]] = []

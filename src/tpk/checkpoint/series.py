@@ -13,9 +13,12 @@ import tensorflow as tf
 
 from tpk.checkpoint.directory import CheckpointDirectory
 from tpk.checkpoint.variables import Snapshot, VariableWriter, take_snapshot
-from tpk.errors import CheckpointError, ConfigError
+from tpk.checks import check_one_of
+from tpk.errors import CheckpointError
 
 logger = logging.getLogger(__name__)
+
+ON_FAILURE = ("raise", "warn")
 
 
 class CheckpointSeries:
@@ -49,7 +52,7 @@ class CheckpointSeries:
     ) -> None:
         self.directory = directory
         self.retention = retention
-        check_on_failure(on_failure)
+        check_one_of(self, ON_FAILURE, on_failure=on_failure)
         self._on_failure = on_failure
         self._clock = clock
         self._threads = ThreadPoolExecutor(1, "tpk-checkpoint") if asynchronous else None
@@ -195,16 +198,6 @@ class Retention:
         self._times = {name: float(time) for name, time in state["times"].items() if name in self.latest}
         last = state["last_preserved"]
         self._last_preserved = None if last is None else float(last)
-
-
-def check_on_failure(on_failure: str) -> None:
-    """Check the option `on_failure`.
-
-    Raises:
-        ConfigError: if it is neither ``"raise"`` nor ``"warn"``.
-    """
-    if on_failure not in ("raise", "warn"):
-        raise ConfigError(f"on_failure={on_failure!r}: expected 'raise' or 'warn'.")
 
 
 def handle_failure(error: CheckpointError, on_failure: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 
+from tpk.checks import check_one_of
 from tpk.errors import ConfigError, TrainerStateError
 from tpk.graph.objective import Objective
 from tpk.graph.optimizers.accumulation import AccumGradOptimizer
@@ -79,8 +80,7 @@ class MultiObjectiveTrainer(TowerTrainer):
         xla: bool = False,
         steps_per_run: int = 1,
     ) -> None:
-        if update not in UPDATES:
-            raise ConfigError(f"update={update!r}: expected 'in_turn' or 'together'.")
+        check_one_of(self, UPDATES, update=update)
         super().__init__(strategy, precision, xla, steps_per_run)
         self.update = update
         self._objectives: tuple[Objective, ...] = ()

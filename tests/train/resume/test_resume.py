@@ -430,7 +430,7 @@ def test_nothing_to_resume_from(tmp_path):
         run(None)
     with pytest.raises(tpk.ConfigError, match="resume="):
         run(tmp_path, resume="perhaps")
-    with pytest.raises(tpk.ConfigError, match="resume='perhaps'"):
+    with pytest.raises(tpk.ConfigError, match="resume must be one of 'auto', 'must', 'never', not 'perhaps'"):
         tpk.Trainer().train(steps_per_epoch=1, resume="perhaps", run_dir=tmp_path)
     run(tmp_path / "used", max_epoch=1, resume="never")
     with pytest.raises(tpk.ConfigError, match=r"holds a run already .*resume='auto'"):

@@ -15,6 +15,7 @@ from typing import Any
 from tqdm import tqdm
 
 from tpk.checkpoint.files import Checkpoint, newest_complete
+from tpk.checks import check_one_of
 from tpk.durable_files import open_no_link, replace_file
 from tpk.errors import CheckpointError, ConfigError
 from tpk.plugin.description import leaves_of
@@ -60,8 +61,7 @@ def check_resume(resume: str, run_dir: str | os.PathLike[str] | None) -> None:
     Raises:
         ConfigError: if it is invalid, or there is no `run_dir` to resume from.
     """
-    if resume not in RESUME:
-        raise ConfigError(f"resume={resume!r}: expected one of {', '.join(map(repr, RESUME))}.")
+    check_one_of("train", RESUME, resume=resume)
     if resume != "never" and run_dir is None:
         raise ConfigError(
             f"resume={resume!r} needs a run_dir: the default one is new each time, so it never has a checkpoint. Give "

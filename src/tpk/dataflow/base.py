@@ -117,9 +117,15 @@ class ProxyDataFlow(DataFlow):
     Args:
         flow: any iterable of datapoints.
 
+    Attributes:
+        delivers_unchanged: whether it delivers each datapoint of the flow beneath once, unchanged, and keeps none. Then
+            `allocate_with` is passed on.
+
     Raises:
         ConfigError: `flow` is not iterable.
     """
+
+    delivers_unchanged: bool = False
 
     def __init__(self, flow: Iterable[Any]) -> None:
         check_iterable(flow, type(self).__name__)
@@ -135,6 +141,11 @@ class ProxyDataFlow(DataFlow):
     def sources(self) -> Sequence[Iterable[Any]]:
         """The flow beneath."""
         return (self.flow,)
+
+    def allocate_with(self, allocate: Allocate) -> None:
+        """Pass it on if the datapoints are delivered unchanged."""
+        if self.delivers_unchanged:
+            allocate_with(self.flow, allocate)
 
     def with_sources(self: ProxyT, sources: Sequence[Iterable[Any]]) -> ProxyT:
         """Return the same on top of another flow."""

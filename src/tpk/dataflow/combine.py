@@ -60,6 +60,13 @@ class CombinedDataFlow(StatefulDataFlow):
         same.place, same._is_loaded = None, False
         return same
 
+    def share_of_each(self: CombinedT, index: int, count: int, block: int = 1) -> CombinedT:
+        """Return the same on top of a share of each flow, with its own random numbers if it has any."""
+        share = self.with_sources([shard(flow, index, count, block) for flow in self.sources])
+        if share._random is not None:
+            share._random.worker = (*share._random.worker, index)
+        return share
+
     def lengths(self) -> list[int]:
         """Return the length of each flow beneath.
 
@@ -151,7 +158,7 @@ class JoinData(CombinedDataFlow):
         """Return the share of a worker: for sequences, the same on top of a share of each."""
         # Other flows may drop datapoints, so datapoints of the same number may be in different shares.
         if all(is_sequence(flow) or isinstance(flow, SequenceDataFlow) for flow in self.sources):
-            return self.with_sources([shard(flow, index, count, block) for flow in self.sources])
+            return self.share_of_each(index, count, block)
         return super().shard_blocks(index, count, block)
 
 
@@ -232,9 +239,7 @@ class RandomMixData(CombinedDataFlow, RNGDataFlow):
 
     def shard(self, index: int, count: int) -> DataFlow:
         """Return the same on top of a share of each flow, with its own random numbers."""
-        share = self.with_sources([shard(flow, index, count) for flow in self.sources])
-        share.worker = (*self.worker, index)
-        return share
+        return self.share_of_each(index, count)
 
 
 class RandomChooseData(CombinedDataFlow, RNGDataFlow):
@@ -296,9 +301,7 @@ class RandomChooseData(CombinedDataFlow, RNGDataFlow):
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return the same on top of a share of each flow, with its own random numbers."""
-        share = self.with_sources([shard(flow, index, count, block) for flow in self.sources])
-        share.worker = (*self.worker, index)
-        return share
+        return self.share_of_each(index, count, block)
 
 
 _DRAWS_AT_ONCE = 1024

@@ -19,13 +19,11 @@ from tpk.dataflow.base import (
     RNGDataFlow,
     StatefulDataFlow,
     StatefulProxyDataFlow,
-    allocate_with,
     check_iterable,
     reset_state,
     shard,
 )
 from tpk.dataflow.combine import CombinedDataFlow
-from tpk.dataflow.memory import Allocate
 from tpk.dataflow.position import close_iterator
 from tpk.dataflow.transforms.batch import BatchData, BatchDataByShape
 from tpk.errors import ConfigError, InputError
@@ -57,6 +55,7 @@ class PrintData(StatefulProxyDataFlow):
     """
 
     refills_arrays = None
+    delivers_unchanged = True
 
     def __init__(
         self, flow: Iterable[Any], num: int = 1, name: str | None = None, max_depth: int = 3, max_list: int = 3
@@ -83,10 +82,6 @@ class PrintData(StatefulProxyDataFlow):
                     break
         yield from datapoints
         self._shown = self.num
-
-    def allocate_with(self, allocate: Allocate) -> None:
-        """Pass it on: datapoints are delivered unchanged."""
-        allocate_with(self.flow, allocate)
 
 
 def describe(datapoint: Any, max_depth: int = 3, max_items: int = 3) -> str:
@@ -268,6 +263,7 @@ class TestDataSpeed(StatefulProxyDataFlow):
     """
 
     refills_arrays = None
+    delivers_unchanged = True
 
     __test__ = False  # not a test that pytest should collect
 

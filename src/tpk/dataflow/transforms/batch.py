@@ -16,7 +16,35 @@ from tpk.dataflow.transforms.map import describe_components
 from tpk.errors import InputError
 
 
-class BatchData(StatefulProxyDataFlow):
+class BatchingDataFlow(StatefulProxyDataFlow):
+    """Base of the flows that join datapoints to batches.
+
+    Args:
+        flow: any iterable of datapoints.
+        batch_size: number of datapoints in a batch.
+        remainder: whether the last datapoints of a pass make smaller batches.
+    """
+
+    refills_arrays = False
+    use_list = False
+
+    def __init__(self, flow: Iterable[Any], batch_size: int, remainder: bool) -> None:
+        super().__init__(flow)
+        check_at_least(self, 1, batch_size=batch_size)
+        self.batch_size = batch_size
+        self.remainder = remainder
+        self._allocate: Allocate = allocate_aligned
+
+    def joiner(self) -> Joiner:
+        """Return what joins the datapoints of a batch."""
+        return Joiner(type(self).__name__, self.use_list, self._allocate)
+
+    def allocate_with(self, allocate: Allocate) -> None:
+        """Join the batches in memory from `allocate`."""
+        self._allocate = allocate
+
+
+class BatchData(BatchingDataFlow):
     """Join each `batch_size` consecutive datapoints; each component gets a new first dimension.
 
     Datapoints that are lists or tuples become a list, dicts a dict. Within a component, arrays and NumPy
@@ -46,15 +74,9 @@ class BatchData(StatefulProxyDataFlow):
         ```
     """
 
-    refills_arrays = False
-
     def __init__(self, flow: Iterable[Any], batch_size: int, remainder: bool = False, use_list: bool = False) -> None:
-        super().__init__(flow)
-        check_at_least(self, 1, batch_size=batch_size)
-        self.batch_size = batch_size
-        self.remainder = remainder
+        super().__init__(flow, batch_size, remainder)
         self.use_list = use_list
-        self._allocate: Allocate = allocate_aligned
 
     def __len__(self) -> int:
         batches, rest = divmod(super().__len__(), self.batch_size)
@@ -82,14 +104,6 @@ class BatchData(StatefulProxyDataFlow):
             yield joiner.join(held, range(first, first + len(held)))
             self.place = None
 
-    def joiner(self) -> Joiner:
-        """Return what joins the datapoints of a batch."""
-        return Joiner(type(self).__name__, self.use_list, self._allocate)
-
-    def allocate_with(self, allocate: Allocate) -> None:
-        """Join the batches in memory from `allocate`."""
-        self._allocate = allocate
-
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return the same on top of a share of the flow beneath, which has its datapoints in blocks of a batch."""
         return self.with_sources([shard(self.flow, index, count, block * self.batch_size)])
@@ -102,7 +116,7 @@ def left_out(flow: Iterable[Any]) -> int:
     return sum(map(left_out, flows_within(flow)))
 
 
-class BatchDataByShape(LookaheadDataFlow):
+class BatchDataByShape(BatchingDataFlow, LookaheadDataFlow):
     """Join `batch_size` datapoints whose component `idx` has the same shape, as soon as there are that many.
 
     Otherwise like `BatchData`. Each worker joins the datapoints of its share, so each makes a separate remainder.
@@ -119,15 +133,9 @@ class BatchDataByShape(LookaheadDataFlow):
         InputError: a datapoint has no such component, or other components of one batch do not fit together.
     """
 
-    refills_arrays = False
-
     def __init__(self, flow: Iterable[Any], batch_size: int, idx: int | str, remainder: bool = False) -> None:
-        super().__init__(flow)
-        check_at_least(self, 1, batch_size=batch_size)
-        self.batch_size = batch_size
+        super().__init__(flow, batch_size, remainder)
         self.idx = idx
-        self.remainder = remainder
-        self._allocate: Allocate = allocate_aligned
 
     def __len__(self) -> int:
         raise TypeError("the number of batches of each shape is unknown before the data is read")
@@ -149,14 +157,6 @@ class BatchDataByShape(LookaheadDataFlow):
         for rest in held.values() if self.remainder else ():
             numbers, alike = zip(*rest, strict=True)
             yield joiner.join(alike, numbers)
-
-    def joiner(self) -> Joiner:
-        """Return what joins the datapoints of a batch."""
-        return Joiner(type(self).__name__, use_list=False, allocate=self._allocate)
-
-    def allocate_with(self, allocate: Allocate) -> None:
-        """Join the batches in memory from `allocate`."""
-        self._allocate = allocate
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return the same on top of a share of the flow beneath."""

@@ -12,11 +12,9 @@ from tpk.dataflow.base import (
     LookaheadDataFlow,
     Share,
     StatefulProxyDataFlow,
-    allocate_with,
     divides_evenly,
     shard,
 )
-from tpk.dataflow.memory import Allocate
 from tpk.errors import ConfigError, InputError
 
 
@@ -33,6 +31,7 @@ class RepeatedData(StatefulProxyDataFlow):
     """
 
     refills_arrays = None
+    delivers_unchanged = True
 
     def __init__(self, flow: Iterable[Any], num: int) -> None:
         super().__init__(flow)
@@ -60,10 +59,6 @@ class RepeatedData(StatefulProxyDataFlow):
             delivered_before = upstream.delivered > 0
             repetition += 1
         self.place = None
-
-    def allocate_with(self, allocate: Allocate) -> None:
-        """Pass it on: datapoints are delivered unchanged."""
-        allocate_with(self.flow, allocate)
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return the same on top of a share of the flow beneath, unless blocks cross repetitions."""
@@ -126,6 +121,7 @@ class FixedSizeData(StatefulProxyDataFlow):
     """
 
     refills_arrays = None
+    delivers_unchanged = True
 
     def __init__(self, flow: Iterable[Any], size: int, keep_state: bool = True) -> None:
         super().__init__(flow)
@@ -168,10 +164,6 @@ class FixedSizeData(StatefulProxyDataFlow):
             f"FixedSizeData: a pass of {type(self.flow).__name__} has no datapoint; it is empty, or a one-shot "
             "iterator, such as a generator, which cannot be iterated twice"
         )
-
-    def allocate_with(self, allocate: Allocate) -> None:
-        """Pass it on: datapoints are delivered unchanged."""
-        allocate_with(self.flow, allocate)
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return the same, of a part of the size, on top of a share of the flow beneath.

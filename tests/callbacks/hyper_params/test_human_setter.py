@@ -96,8 +96,8 @@ def test_the_last_line_counts(tmp_path):
         ("learning_rate: high", "line 1, 'learning_rate: high': could not convert string to float: 'high'"),
         ("learning_rate: nan", "'nan' is not a finite number"),
         ("learning_rate:", "could not convert string to float: ''"),
-        ("learning_rate = 0.5", "'learning_rate = 0.5': there is no name before a colon"),
-        ("\n: 0.5", "line 2, ': 0.5': there is no name before a colon"),
+        ("learning_rate = 0.5", "'learning_rate = 0.5': expected a name before a colon"),
+        ("\n: 0.5", "line 2, ': 0.5': expected a name before a colon"),
         (b"learning_rate: \xff", "cannot be read, and is ignored"),
     ],
 )

@@ -249,7 +249,7 @@ def test_a_tensor_that_no_step_of_the_loop_can_compute_is_told():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: ProcessTensors([], print), "nothing to look at"),
+        (lambda: ProcessTensors([], print), "expected at least one tensor"),
         (lambda: ProcessTensors("x", "print"), "fn='print'.*expected a function"),
         (lambda: DumpTensors("x", every_k_steps=0), "DumpTensors: every_k_steps must be an integer, 1 or more, not 0"),
         (lambda: DumpTensors("x", every_k_steps=True), "every_k_steps must be an integer, 1 or more, not True"),

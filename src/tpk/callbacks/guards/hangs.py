@@ -210,7 +210,7 @@ def _stacks() -> str:
 
 
 def _queue_of(source: Any) -> Any:
-    """Return the queue of an input source, or of the source that it wraps; None if there is no queue."""
+    """Return the queue of an input source, or of the source that it wraps, or None."""
     while source is not None and getattr(source, "queue", None) is None:
         source = getattr(source, "source", None)
     return None if source is None else source.queue

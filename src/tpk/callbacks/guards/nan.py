@@ -48,7 +48,7 @@ class NanGuard(Callback):
       `SkipNonFiniteOptimizer(optimizer)` from the model's `optimizer()`. All gradients are checked. Moving averages,
       such as those of batch normalization, also skip values that are not finite. After `max_skips` skipped updates in a
       row the training stops.
-    - ``"rollback"`` restores all variables, including those of optimizers, from the last good checkpoint, multiplies
+    - ``"rollback"`` restores all variables, including optimizer variables, from the last good checkpoint, multiplies
       the variable ``learning_rate`` by `lr_factor`, and repeats the step with new data: the data, the counters and
       other callbacks do not go back. After `max_rollbacks` rollbacks the training stops.
 

@@ -75,7 +75,7 @@ class HumanHyperParamSetter(HyperParamSetter):
         super().before_train(trainer)
 
     def get_value_to_set(self) -> float | None:
-        """Return the value in the file as read by the chief, or None if there is none or it is set already."""
+        """Return the value in the file as read by the chief, or None if it is missing or set already."""
         trainer = self.trainer
         value: float | None = trainer.strategy.process_group.broadcast_object(
             f"{self.param.readable_name} in {self._given}", self._read() if trainer.is_chief else None
@@ -101,7 +101,7 @@ class HumanHyperParamSetter(HyperParamSetter):
                 if name == self.param.readable_name:
                     found = self._parse(value)
                 elif value and not name:
-                    raise ValueError("there is no name before a colon")
+                    raise ValueError("expected a name before a colon")
             except ValueError as error:
                 problems.append(f"line {number}, {line!r}: {error}")
         if problems:

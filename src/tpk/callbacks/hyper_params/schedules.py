@@ -86,7 +86,7 @@ class Schedule(abc.ABC):
     __slots__ = ()
 
     length: float
-    """The position from which the value no longer changes; infinity if there is none."""
+    """The position from which the value no longer changes, or infinity."""
 
     @abc.abstractmethod
     def __call__(self, position: float) -> float:

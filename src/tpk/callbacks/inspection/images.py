@@ -34,7 +34,7 @@ class DumpTensorAsImage(LooksAtTensors):
         prefix: the name of the files and images; by default the name of the tensor, with dots for slashes in files.
         map_func: takes the value and returns an image or images: an array of shape ``(height, width)``, ``(height,
             width, channels)`` or ``(number, height, width, channels)`` with 1, 3 (RGB) or 4 (RGBA) channels; or a list
-            of such arrays, which may differ in size. By default the value itself is used.
+            of these, which may differ in size. By default the value itself is used.
         every_k_steps: see `ProcessTensors`.
         max_images: the maximum number of images of one value.
 

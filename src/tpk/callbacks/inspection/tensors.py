@@ -91,7 +91,7 @@ class LooksAtTensors(LooksAtSteps):
         super().__init__()
         self._wanted = list(tensors) if isinstance(tensors, list | tuple) else [tensors]
         if not self._wanted:
-            raise ConfigError(f"{type(self).__name__}([]): there is nothing to look at. Name a tensor.")
+            raise ConfigError(f"{type(self).__name__}([]): expected at least one tensor.")
         check_at_least(self, 1, every_k_steps=every_k_steps)
         self._every_k_steps = every_k_steps
         self._tensors: dict[str, Any] = {}

@@ -160,7 +160,7 @@ class _GPUTracker(SampledStatistics):
             self._nvml.nvmlShutdown()
 
     def _find(self) -> tuple[dict[int, Any], str]:
-        """Return the handles of the GPUs by their numbers, or the problem if there are none or one is missing."""
+        """Return the handles of the GPUs by their numbers, or the problem if some or all are missing."""
         nvml = self._nvml
         try:
             nvml.nvmlInit()
@@ -186,7 +186,7 @@ class GPUUtilizationTracker(_GPUTracker):
     That is the percentage of time in which a GPU was computing, as in ``nvidia-smi``, for all processes that use it:
     the mean and the maximum of the samples of the epoch. A GPU that is busy half of the time mostly waits for data.
 
-    A thread asks NVML every `interval` seconds while steps run, and once more at the end of the epoch; steps cost
+    A thread asks NVML every `interval` seconds while steps run, and again at the end of the epoch; steps cost
     nothing. It works on every strategy; with several processes, the chief measures its own host. (A GPU that is split
     into MIG instances does not report its utilization; that is a warning.)
 
@@ -231,7 +231,7 @@ class GPUMemoryTracker(_GPUTracker):
     allocator in this epoch (in the first epoch, including initialization) for each GPU of the session, with
     TensorFlow's numbers. Both are in units of 2³⁰ bytes.
 
-    A thread asks NVML every `interval` seconds while steps run, and once more at the end of the epoch; steps cost
+    A thread asks NVML every `interval` seconds while steps run, and again at the end of the epoch; steps cost
     nothing. The peak of TensorFlow's allocator is read and reset once per epoch
     (`tf.config.experimental.get_memory_info`, ``reset_memory_stats``). It works on every strategy; with several
     processes, the chief measures its own host.
@@ -322,7 +322,7 @@ class HostMemoryTracker(SampledStatistics):
     memory available to new processes without swapping. Both are in units of 2³⁰ bytes. A ``host_memory_gb`` that grows
     from epoch to epoch is a leak.
 
-    A thread measures every `interval` seconds while steps run, and once more at the end of the epoch. Steps cost
+    A thread measures every `interval` seconds while steps run, and again at the end of the epoch. Steps cost
     nothing; a sample looks at all processes of the host, which takes the thread about a hundredth of a second. It works
     on every strategy; with several processes, the chief measures its own host. It needs psutil.
 

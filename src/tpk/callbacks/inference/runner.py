@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 import numpy as np
@@ -422,8 +422,7 @@ class EvaluationData:
         self._hooks = HookManager()
         self._before_run: Sequence[Callable[[Any], Any]] = ()
         self._session: HookedSession
-        self._is_at_the_beginning = True
-        self._is_between_passes = False
+        self._place: Literal["start", "within", "end"] = "start"  # In the current pass; "start" only in the first one.
 
     def setup(self, trainer: Any, signature: Sequence[Any], is_shared: bool, shard: bool) -> None:
         """Set up the source, in the graph.
@@ -527,9 +526,9 @@ class EvaluationData:
 
     def _batches(self, take: Callable[[], Any], limit: int | None) -> Iterator[Any]:
         """Make a pass; each item is a result of `take`, which raises `tf.errors.OutOfRangeError` after the last one."""
-        if not self._is_at_the_beginning:
+        if self._place != "start":
             self.source.reset_state()
-        self._is_at_the_beginning = self._is_between_passes = False
+        self._place = "within"
         size, count = self.source.size, 0
         last = limit if self._has_end or limit is not None else size
         while count != last:
@@ -539,7 +538,7 @@ class EvaluationData:
                 # Outside, this error would mean that the data of the training run has ended.
                 if size is not None and count < size:
                     raise self._wrong_size(f"ended after {count}") from end
-                self._is_between_passes = True
+                self._place = "end"
                 return
             count += 1
             if size is not None and count > size:
@@ -552,7 +551,7 @@ class EvaluationData:
         It is empty before the first pass, and for data whose position could only be restored by iterating through
         everything that was delivered, which would take too long.
         """
-        if not self._is_between_passes or self.source.position is None:
+        if self._place != "end" or self.source.position is None:
             return {}
         position = self.source.position.state_dict()
         if _needs_replay(position):
@@ -567,7 +566,7 @@ class EvaluationData:
         """Restore what `state_dict` returned."""
         if "position" in state and self.source.position is not None:
             self.source.position.load_state_dict(state["position"])
-            self._is_at_the_beginning, self._is_between_passes = False, True
+            self._place = "end"
 
     @property
     def _kind(self) -> str:

@@ -20,7 +20,7 @@ def inferencers():
     return [
         tpk.ScalarStats(["average", "weight"]),
         tpk.ClassificationError(),
-        BinaryClassificationStats("score", "y", thresholds=[0.4, 0.6]),
+        BinaryClassificationStats("score", "y", threshold=0.6),
         MetricInferencer(metrics.auc, {"labels": "y", "predictions": "score"}, num_thresholds=20),
     ]
 

@@ -201,48 +201,35 @@ class ClassificationError(Inferencer):
 class BinaryClassificationStats(Inferencer):
     """Precision, recall and F1 of binary predictions over all examples.
 
-    They are called ``<prefix>_precision``, ``<prefix>_recall`` and ``<prefix>_f1``; with several thresholds, each name
-    is followed by ``@`` and the threshold. A statistic whose denominator is zero is 0, as in TensorFlow's metrics.
+    They are called ``<prefix>_precision``, ``<prefix>_recall`` and ``<prefix>_f1``. A statistic whose denominator is
+    zero is 0, as in TensorFlow's metrics.
 
     Args:
         pred_tensor_name: a vector in the tower: for each example 1 or 0, true or false, or a score.
         label_tensor_name: a vector in the tower with 1 (or true) for each positive example, otherwise 0.
         prefix: the prefix of the names.
-        thresholds: one number, or several; predictions greater than the threshold are positive.
-
-    Raises:
-        ConfigError: if thresholds are missing, or not distinct.
+        threshold: predictions greater than this number are positive.
 
     Example:
         ```python
-        tpk.InferenceRunner(batches, BinaryClassificationStats("probability", "label", thresholds=[0.3, 0.5, 0.7]))
+        tpk.InferenceRunner(batches, BinaryClassificationStats("probability", "label", threshold=0.3))
         ```
     """
 
     def __init__(
-        self,
-        pred_tensor_name: str,
-        label_tensor_name: str,
-        prefix: str = "val",
-        thresholds: float | Sequence[float] = 0.5,
+        self, pred_tensor_name: str, label_tensor_name: str, prefix: str = "val", threshold: float = 0.5
     ) -> None:
         self.pred_tensor_name = pred_tensor_name
         self.label_tensor_name = label_tensor_name
         self.prefix = prefix
-        several = [thresholds] if isinstance(thresholds, int | float) else list(thresholds)
-        if not several or len(set(several)) != len(several):
-            raise ConfigError(
-                f"BinaryClassificationStats(thresholds={thresholds!r}): expected a number, or several different ones."
-            )
-        self._suffixes = ["" if len(several) == 1 else f"@{threshold}" for threshold in several]
-        self._thresholds = np.asarray(several, np.float64)
-        # The rows: true positives, predicted positives, labelled positives.
-        self._counts = np.zeros([3, len(several)], np.int64)
+        self.threshold = threshold
+        # True positives, predicted positives, labelled positives.
+        self._counts = np.zeros(3, np.int64)
 
     @property
     def statistics(self) -> Sequence[str]:
-        """The names of precision, recall and F1 for each threshold."""
-        return [f"{self.prefix}_{name}{suffix}" for suffix in self._suffixes for name in ("precision", "recall", "f1")]
+        """The names of precision, recall and F1."""
+        return [f"{self.prefix}_{name}" for name in ("precision", "recall", "f1")]
 
     def get_fetches(self, tower: TowerHandle) -> Any:
         """Return the predictions and labels.
@@ -270,16 +257,14 @@ class BinaryClassificationStats(Inferencer):
                 f"BinaryClassificationStats: {self.label_tensor_name!r} must have a 0 or 1 for each of the "
                 f"{len(predictions)} values of {self.pred_tensor_name!r}, but it has {len(labels)}: {labels}"
             )
-        predicted = predictions.astype(np.float64)[None] > self._thresholds[:, None]
-        self._counts += [(predicted & positive).sum(1), predicted.sum(1), np.full(len(predicted), positive.sum())]
+        predicted = predictions.astype(np.float64) > self.threshold
+        self._counts += [np.sum(predicted & positive), np.sum(predicted), np.sum(positive)]
 
     def after_inference(self) -> Mapping[str, float]:
-        """Return precision, recall and F1 for each threshold."""
-        hits, predicted, labelled = self._counts
-        precision = hits / np.maximum(predicted, 1)
-        recall = hits / np.maximum(labelled, 1)
-        f1 = 2 * hits / np.maximum(predicted + labelled, 1)
-        return dict(zip(self.statistics, np.stack([precision, recall, f1], 1).ravel().tolist(), strict=True))
+        """Return precision, recall and F1."""
+        hits, predicted, labelled = self._counts.tolist()
+        values = (hits / max(predicted, 1), hits / max(labelled, 1), 2 * hits / max(predicted + labelled, 1))
+        return dict(zip(self.statistics, values, strict=True))
 
     def state(self) -> Any:
         """Return the counts."""

@@ -145,5 +145,5 @@ class BinaryClassificationStats(Inferencer, tpk.BinaryClassificationStats):
         super()._on_fetches(tuple(np.ravel(each) for each in results))
 
     def _after_inference(self) -> Mapping[str, float]:
-        hits, predicted, labelled = (int(np.ravel(each)[0]) for each in self._counts)
+        hits, predicted, labelled = self._counts.tolist()
         return dict(zip(self.statistics, (hits / max(predicted, 1), hits / max(labelled, 1)), strict=True))

@@ -304,11 +304,11 @@ def test_code_that_may_run_several_times_in_a_step_is_an_error():
         return random.normal([], name="noise")
 
     with tf.Graph().as_default(), tf.name_scope("tower0"):
-        with control_flow_v1(), pytest.raises(ConfigError, match=r"'tower0/while/noise' is inside of a tf\.while_loop"):
+        with control_flow_v1(), pytest.raises(ConfigError, match=r"'tower0/while/noise' is inside a tf\.while_loop"):
             loop()
-        with pytest.raises(ConfigError, match=r"'tower0/noise' is inside of the function 'draw.*step_seed\(\) outside"):
+        with pytest.raises(ConfigError, match=r"'tower0/noise' is inside the function 'draw.*step_seed\(\) outside"):
             tf.function(draw, autograph=False)()
-        with pytest.raises(ConfigError, match="inside of the function 'Dataset_map"):
+        with pytest.raises(ConfigError, match="inside the function 'Dataset_map"):
             tf.data.Dataset.range(3).map(draw)
 
 

@@ -224,7 +224,7 @@ class Heartbeat:
                 self.members.doubt(board.key, is_replaced=isinstance(error, tf.errors.AbortedError))
                 if is_last and has_come and self._failure is None:
                     name = self._cluster.name_of(*board.key)
-                    logger.warning("%s could not be told that this worker leaves: %s", name, error)
+                    logger.warning("could not tell %s that this worker leaves: %s", name, error)
             else:
                 if board.is_written or states:
                     has_come = True

@@ -138,7 +138,7 @@ class Cluster:
         if "SLURM_STEP_NODELIST" in environ:
             workers, rank = slurm_step(environ)
             return cls(workers=workers, index=rank)
-        inside = " (This is inside of a SLURM job, but was not started by srun.)" if "SLURM_JOB_ID" in environ else ""
+        inside = " (This is inside a SLURM job, but was not started by srun.)" if "SLURM_JOB_ID" in environ else ""
         raise ConfigError(f"this process does not know with whom it trains.{inside} {WAYS_TO_SAY}")
 
     @classmethod

@@ -39,7 +39,7 @@ def resolve_devices(devices: Devices) -> list[str]:
             with one warning in the log.
 
     Raises:
-        ConfigError: if it is anything else, or asks for more GPUs than there are; the message lists the GPUs.
+        ConfigError: if it is anything else, or names GPUs that do not exist; the message lists the GPUs.
     """
     gpus = len(physical_of_logical_gpus())
     if devices is None:
@@ -74,7 +74,7 @@ def _warn_of_cpus(count: int) -> None:
 def physical_of_logical_gpus() -> list[int]:
     """Return the index of the physical GPU for each GPU of this host, in the order of device strings.
 
-    The two differ if `tf.config.set_logical_device_configuration` has split a GPU.
+    The indices differ if `tf.config.set_logical_device_configuration` has split a GPU.
     """
     parts = [len(_logical_configuration(gpu)) for gpu in tf.config.list_physical_devices("GPU")]
     return [physical for physical, count in enumerate(parts) for _ in range(max(count, 1))]
@@ -90,7 +90,7 @@ def parts_of_one_gpu(devices: Sequence[str]) -> list[str]:
 def add_logical_devices(config: Any, devices: Sequence[str]) -> Any:
     """Return a copy of a `tf.compat.v1.ConfigProto`, with the logical devices of this process added.
 
-    These are as many CPU devices as `devices` need, and the logical GPUs that `tf.config` was told to create, unless
+    These are as many CPU devices as `devices` need, and the logical GPUs that are configured in `tf.config`, unless
     `config` itself says how to split GPUs.
     """
     needed = [int(match[2]) + 1 for match in map(_DEVICE.match, devices) if match and match[1].lower() == "cpu"]
@@ -110,7 +110,7 @@ def add_logical_devices(config: Any, devices: Sequence[str]) -> Any:
 
 
 def _logical_configuration(gpu: Any) -> list[Any]:
-    """How a physical GPU is split; empty if it is whole."""
+    """Return the logical devices of a physical GPU; empty if it is not split."""
     configuration = tf.config.get_logical_device_configuration(gpu) or []
     return [logical for logical in configuration if logical.memory_limit is not None]
 
@@ -122,7 +122,7 @@ def is_gpu(device: str) -> bool:
 
 
 def _canonical(name: str) -> str:
-    """One string for all spellings of a device, such as ``/gpu:0`` and ``/device:GPU:0``."""
+    """Return the same string for all spellings of a device, such as ``/gpu:0`` and ``/device:GPU:0``."""
     return name.lower().replace("/device:", "/")
 
 

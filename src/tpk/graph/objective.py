@@ -20,7 +20,7 @@ class Objective:
 
     Attributes:
         get_optimizer: returns a `tf.compat.v1.train.Optimizer`.
-        name: which of the costs that the tower function returns; empty if it returns a single one.
+        name: the name of the cost in the output of the tower function; empty if it returns a single cost.
         variables: a regular expression that matches the beginning of the names, inside the tower, of the variables to
             train, such as ``"discriminator/"``.
         every: minimize it in steps whose number is a multiple of this. The trainer does this, not the strategy.

@@ -246,7 +246,7 @@ def step_seed(name: Any = None, seed: int | None = None) -> Any:
     Raises:
         ConfigError: if TensorFlow executes eagerly, or the default graph is the body of a `tf.function`, of a
             `tf.data` transformation, or of a `tf.while_loop` with the control flow of TensorFlow 1: such code may run
-            several times in one step, and would draw the same each time.
+            several times in one step, and would draw the same numbers each time.
 
     Example:
         ```python
@@ -382,7 +382,7 @@ class _Source:
         return Stream(number, self.step, self._counter, loop_counters)
 
     def _seed_of_its_own(self) -> Any:
-        """The seed of a graph without an explicit seed, ``int64``."""
+        """Return the seed of a graph without an explicit seed, ``int64``."""
         if self._drawn_seed is None:
             with _at_the_root():
                 # A constant, because random ops themselves need a seed if determinism is required.
@@ -397,7 +397,7 @@ def _check_seed_is_optional(name: str) -> None:
         tf.compat.v1.get_seed(None)
     except RuntimeError as error:
         raise ConfigError(
-            f"the random op {name!r} has no seed, but TensorFlow's ops are to be deterministic. Give "
+            f"the random op {name!r} has no seed, but op determinism is enabled. Pass "
             "TrainConfig(seed=...), or call tf.compat.v1.set_random_seed before the graph is built."
         ) from error
 
@@ -425,7 +425,7 @@ def _at_the_root() -> Iterator[None]:
 
 
 def _graphs_from_the_root() -> list[Any]:
-    """The default graph, preceded by the graphs of which it is a branch or a body."""
+    """Return the default graph, preceded by the graphs that contain it as a branch or body."""
     graphs = [tf.compat.v1.get_default_graph()]
     while getattr(graphs[0], "outer_graph", None) is not None:
         graphs.insert(0, graphs[0].outer_graph)
@@ -450,9 +450,9 @@ def _loop_counter(graph: Any, name: str) -> Any | None:
 
 def _repeats(name: str, where: str) -> ConfigError:
     return ConfigError(
-        f"the random op {name!r} is inside of {where}. If that runs several times in one step, it would draw the same "
-        "each time. Take seed = tpk.graph.random.step_seed() outside, and inside use it by tf.random.stateless_*, with "
-        "tf.random.experimental.stateless_fold_in(seed, i) for what runs several times."
+        f"the random op {name!r} is inside {where}, which may run several times in one step and would draw the same "
+        "numbers each time. Create seed = tpk.graph.random.step_seed() outside, and pass it to tf.random.stateless_* "
+        "inside; if the op runs several times, pass tf.random.experimental.stateless_fold_in(seed, i)."
     )
 
 

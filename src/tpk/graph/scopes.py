@@ -213,7 +213,7 @@ def backup_collection(keys: Iterable[str] | None = None) -> dict[str, tuple[Any,
 def restore_collection(backup: Mapping[str, Sequence[Any]]) -> None:
     """Restore collections of the default graph to the items of a `backup_collection`.
 
-    Collections that are not in the backup stay as they are.
+    Other collections do not change.
 
     Args:
         backup: the return value of `backup_collection`.

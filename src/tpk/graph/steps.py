@@ -139,7 +139,7 @@ class FetchDependencies:
 
 
 def _parts(structure: Any) -> Sequence[tuple[Any, Any]] | None:
-    """The parts of a structure of `Session.run`, by name; None for a leaf."""
+    """Return the parts of a structure of `Session.run` by name; None for a leaf."""
     if isinstance(structure, list | tuple):
         return list(enumerate(structure))
     if isinstance(structure, Mapping):
@@ -155,7 +155,7 @@ def _key_of_name(name: Any) -> Any:
 
 
 FURTHER_RUNS_NAME = "tpk_further_runs"
-"""The name of the variable that counts the runs of steps after the first of each, where random ops need it."""
+"""The name of the variable that counts all runs of steps after the first run of each; random ops create it."""
 
 _ASSIGN_OPS = frozenset({"AssignAddVariableOp", "AssignVariableOp", "AssignAdd", "Assign"})
 _PASS_ON_OPS = frozenset({"Switch", "RefSwitch", "Enter", "RefEnter"})
@@ -177,9 +177,9 @@ def get_global_step_var() -> Any:
 
 
 def get_further_runs_var() -> Any:
-    """Return the default graph's count of runs after the first of their steps (scalar ``int64``), created if need be.
+    """Return the default graph's count of runs after the first run of a step (scalar ``int64``), created if missing.
 
-    With the global step it tells each run from all others, where steps run the session more than once.
+    Together with the global step, it identifies each run if steps run the session several times.
     """
     found = _find_further_runs()
     if found is not None:
@@ -201,9 +201,9 @@ class StepCounter:
     Train ops that increment the global step themselves are not counted again.
 
     Args:
-        train_ops: what the runs of a step run, each in any structure; empty if steps run something else.
-        variable: the global step, of the default graph.
-        reads: ops that read it for whatever a run may fetch; no increment starts before them.
+        train_ops: the fetches of each run of a step, in any structure; empty if steps run something else.
+        variable: the global step of the default graph.
+        reads: ops that read the global step for other fetches; increments wait for them.
     """
 
     def __init__(self, train_ops: Sequence[Any], variable: Any, reads: Sequence[Any] = ()) -> None:
@@ -225,7 +225,7 @@ class StepCounter:
             further = _find_further_runs()
             self._further = None if further is None else _increment(further, "tpk_further_runs_increment")
         if any(not self._count.isdisjoint(ops) for ops in leaves):
-            logger.info("the train op increments %s itself; tpk leaves it to that", variable.name)
+            logger.info("the train op increments %s itself, so tpk does not", variable.name)
 
     def completed(self, sess: Any) -> int:
         """Return the number of completed steps in a session of the graph."""
@@ -235,7 +235,7 @@ class StepCounter:
         """Return the op that counts a run of `ops`, or None if the run is not counted or counts itself.
 
         Args:
-            ops: what is run.
+            ops: the ops of the run.
             counts_step: whether it is the first run of a step.
         """
         if not self._count.isdisjoint(ops):
@@ -274,7 +274,7 @@ def _increments(handle: Any, initializer: Any) -> set[Any]:
 
 
 def _input_of(function: Any, op: Any, handle: Any) -> Any | None:
-    """The tensor inside a function that `op` calls which receives `handle`, or None."""
+    """Return the tensor that receives `handle` inside a function that `op` calls, or None."""
     # An op may have other inputs before the arguments of the function, e.g. the predicate of an If.
     arguments = list(op.inputs)[-len(function.inputs) :] if function.inputs else []
     return next((inner for outer, inner in zip(arguments, function.inputs, strict=False) if outer is handle), None)

@@ -35,7 +35,7 @@ def in_precision(func: Callable[..., Any], precision: str) -> Callable[..., Any]
 
     Args:
         func: takes input tensors, and returns a cost or a mapping of costs.
-        precision: ``"float32"`` leaves `func` as it is; ``"bfloat16"`` or ``"float16"``.
+        precision: ``"float32"``, which returns `func` unchanged; ``"bfloat16"``; or ``"float16"``.
 
     Raises:
         ConfigError: if the precision is unknown.

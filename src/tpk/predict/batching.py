@@ -42,7 +42,7 @@ class MultiThreadAsyncPredictor:
             `MultiTowerOfflinePredictor` or of `trainer.get_predictors`. Each runs in its own thread. They stay open
             when this one is closed.
         max_batch: the largest number of requests to compute at once.
-        max_wait: how many seconds a request waits for others at most when a predictor is free.
+        max_wait: the maximum number of seconds that a request waits for others when a predictor is free.
 
     Raises:
         ConfigError: if an input or output has no batch dimension of unknown size, the predictors differ, or a number

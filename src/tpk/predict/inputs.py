@@ -1,4 +1,4 @@
-"""The inputs of a predictor: which ones it needs, and conversion of its arguments to arrays."""
+"""The inputs of a predictor: finding the inputs it needs, and converting its arguments to arrays."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class ClusterStrategy(Strategy):
         except BaseException:
             self.leave()
             raise
-        logger.info("all %d workers are there", self.world_size)
+        logger.info("all %d workers have started", self.world_size)
 
     def leave(self) -> None:
         """Tell the other processes that this one leaves, and with which error, if one is being handled.

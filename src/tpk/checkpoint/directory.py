@@ -83,8 +83,8 @@ class CheckpointDirectory:
             tensorflow: the version of TensorFlow, for the record.
 
         Returns:
-            The name of the checkpoint, ``<prefix>-<step>``. A complete checkpoint is never overwritten in place: if
-            one of the same step has other variables, the new one gets a suffix, and the state then refers to it. A
+            The name of the checkpoint, ``<prefix>-<step>``. A complete checkpoint is never overwritten in place: if the
+            step already has one with other variables, the new one gets a suffix, and the state then refers to it. A
             damaged one is replaced; every byte of its files is read to find that out.
 
         Raises:

@@ -161,8 +161,8 @@ class TrainConfig:
             This is the number for all processes together, so it must be at least the number of processes. Evaluations
             have their own data. (Without a config, use ``tpk.CacheData(tpk.FixedSizeData(flow, k))``.)
         run_dir: the directory for the files of the run; None for ``runs/<script>/<timestamp>``.
-        resume: ``"auto"`` resumes from the newest complete checkpoint in `run_dir`, or starts from the beginning if
-            there is none; ``"must"`` raises an error instead; ``"never"`` requires a `run_dir` without a run.
+        resume: ``"auto"`` resumes from the newest complete checkpoint in `run_dir`, if any; ``"must"`` requires one;
+            ``"never"`` requires a `run_dir` without a run.
         seed: the random seed of the graph, of the data unless it has its own, and of the global generators of Python
             and NumPy. Two runs with the same seed give the same bits; `tpk.graph.determinism` lists the exceptions.
             None for a different seed in each run. A flow object that was iterated before continues from there, so

@@ -145,7 +145,7 @@ class MultiObjectiveTrainer(TowerTrainer):
 
 def _checked(objectives: Sequence[Objective]) -> tuple[Objective, ...]:
     if not objectives:
-        raise ConfigError("objectives is empty, so there is nothing to train. Give one or more tpk.Objective.")
+        raise ConfigError("objectives is empty. Give one or more tpk.Objective.")
     for objective in objectives:
         if not isinstance(objective, Objective):
             raise ConfigError(f"expected objectives, each a tpk.Objective; got {objective!r}.")

@@ -258,7 +258,7 @@ class TowerTrainer(Trainer):
             ns_name: its name scope, which must be new.
             inputs: its input tensors; by default new placeholders.
             device: a device string; by default TensorFlow places the ops.
-            vs_name: the variable scope of the training tower; by default, that of the main one.
+            vs_name: the variable scope of the training tower; by default, the scope of the main one.
 
         Raises:
             TrainerStateError: if the training is over.

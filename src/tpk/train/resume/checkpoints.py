@@ -130,7 +130,7 @@ class Checkpoints(Callback):
             self.announce(series.directory.name_of(self.trainer.global_step))
 
     def announce(self, name: str) -> None:
-        """Announce that a checkpoint is being saved: in the summary of the epoch at its end, otherwise in the log."""
+        """Announce that a checkpoint is being saved: in the summary of an ending epoch, otherwise in the log."""
         if self._is_ending_epoch:
             self._announcements.append(name)
         else:

@@ -40,7 +40,7 @@ class Attempt:
         reason: the reason for the end.
         epoch: the last epoch.
         step: the last global step.
-        checkpoint: the name of the last checkpoint; None if there was none.
+        checkpoint: the name of the last checkpoint, or None.
     """
 
     began: float = attrs.field(validator=_number)

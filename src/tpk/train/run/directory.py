@@ -59,7 +59,7 @@ def check_resume(resume: str, run_dir: str | os.PathLike[str] | None) -> None:
     """Check the option `resume` of a training.
 
     Raises:
-        ConfigError: if it is invalid, or there is no `run_dir` to resume from.
+        ConfigError: if it is invalid, or the `run_dir` to resume from is missing.
     """
     check_one_of("train", RESUME, resume=resume)
     if resume != "never" and run_dir is None:
@@ -97,7 +97,7 @@ def find_start(resume: str, path: str | os.PathLike[str]) -> Checkpoint | None:
     """Return the newest checkpoint in the directory of a run from which a training can be resumed, or None.
 
     Raises:
-        CheckpointError: if there is none, and `resume` requires one.
+        CheckpointError: if `resume` requires a checkpoint, and it is missing.
     """
     checkpoint = newest_complete(path, check_state)
     if checkpoint is None and resume == "must":

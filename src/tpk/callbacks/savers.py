@@ -45,8 +45,8 @@ class ModelSaver(TimedCallback):
         when: an `Every`: the times at which it saves; by default the end of each epoch.
         weights_only: save the variables without training state, immediately in `trigger`.
         asynchronous: write the files in a thread while training continues. All values are still from one moment;
-            until they are written, they need as much memory as the variables. If the previous checkpoint has not been
-            written yet, the training run waits for it.
+            until they are written, they need as much memory as the variables. The training run waits
+            until the previous checkpoint is written.
         on_failure: ``"raise"`` ends the run if a checkpoint cannot be written, ``"warn"`` logs it. The failure of an
             asynchronous write is noticed at the next checkpoint, or at the end of the run.
 
@@ -156,7 +156,7 @@ class MinSaver(StatisticFollower, Callback):
     The files are called ``min-<statistic>-<global step>``;
     ``tf.train.latest_checkpoint(directory, "checkpoint-min-<statistic>")`` returns the best one. They contain only
     variables; to be able to resume a run, also use a `ModelSaver`. NaN is never the best value, and the first of equal
-    values wins. If the statistic has not been reported when it is first needed, the log has a warning.
+    values wins. If the statistic is still unknown when it is first needed, the log has a warning.
 
     Args:
         monitor_stat: the name of a statistic that is reported to the monitors, such as ``"validation_error"``.

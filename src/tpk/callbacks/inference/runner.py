@@ -123,7 +123,7 @@ class InferenceRunner(Callback):
         self._shard_data = shard_data
         self._is_shared = False
         self._towers: list[TowerHandle] = []
-        # What a run fetches: from one tower; or from each of several towers, for which `_batch` is fetched first.
+        # The fetches of a run: from one tower; or from each of several towers, for which `_batch` is fetched first.
         self._fetches: Any = None
         self._batch: Sequence[Any] | None = None
         self._towers_session: HookedSession
@@ -348,7 +348,7 @@ class InferenceRunner(Callback):
 
 @also_spelled({"gpus": "devices"})
 class DataParallelInferenceRunner(InferenceRunner):
-    """An `InferenceRunner` with another default for `devices`: those of the strategy, or else all GPUs.
+    """An `InferenceRunner` with another default for `devices`: the devices of the strategy, or else all GPUs.
 
     Example:
         ```python

@@ -31,7 +31,7 @@ class Statistic:
         self._has_warned = False
 
     def warn_if_unknown(self, monitors: MonitorsProtocol) -> None:
-        """Warn once if it has not been reported yet, with the nearest names."""
+        """Warn once if the statistic is still unknown, with the nearest names."""
         if self.name not in monitors.names and not self._has_warned:
             self._has_warned = True
             logger.warning(

@@ -63,8 +63,8 @@ class MergeAllSummaries(Callback):
     """Evaluates all summaries at the end of each epoch, and passes them to the monitors.
 
     Args:
-        period: also evaluate them after every `period` steps of an epoch; 0 for only at its end. If a run makes several
-            steps, they are evaluated in the last step of the run that completes the period.
+        period: also evaluate them after every `period` steps of an epoch; 0 for only once per epoch. If a run makes
+            several steps, they are evaluated in the last step of the run that completes the period.
         run_alone: evaluate them in a separate run instead of along with the step. Then they must not depend on what is
             fed in a step; if they depend on a queue or a dataset, they take data from it, and moving averages are
             updated an additional time.

@@ -231,7 +231,7 @@ def test_the_classes_of_places_are_numbered_by_name(root):
     ],
 )
 def test_without_its_files_a_data_set_says_what_to_get_and_writes_nothing(empty, make, file, source):
-    with pytest.raises(FileNotFoundError, match=f"{file}, which is not there, and downloads nothing.*{source}"):
+    with pytest.raises(FileNotFoundError, match=f"{file}, which is missing, and downloads nothing.*{source}"):
         make(empty)
     assert not [*empty.iterdir()]
 
@@ -323,7 +323,7 @@ def test_an_image_that_is_gone_is_an_error_that_names_it(root, tmp_path):
     shutil.copytree(root / "tiny/val", tmp_path / "val")
     shutil.copy(root / "tiny/wnids.txt", tmp_path)
     (tmp_path / "val/images/val_1.JPEG").unlink()
-    with pytest.raises(FileNotFoundError, match=r"TinyImageNet: .*val_1.JPEG, an image of its list, is not there"):
+    with pytest.raises(FileNotFoundError, match=r"TinyImageNet: .*val_1.JPEG, an image in its list, is missing"):
         points(dataset.TinyImageNet(str(tmp_path), "val"))
 
 

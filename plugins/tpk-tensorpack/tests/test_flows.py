@@ -270,7 +270,7 @@ def test_what_a_worker_raises_is_raised_here():
 
 @pytest.mark.parametrize("kind", [MultiThreadMapData, MultiProcessMapData])
 def test_a_map_needs_a_function_and_workers(kind):
-    with pytest.raises(ConfigError, match=r"takes num_(thread|proc)= and map_func="):
+    with pytest.raises(ConfigError, match=r"takes num_(thread|proc)= \(the number of workers\) and map_func="):
         kind(source())
 
 
@@ -285,7 +285,7 @@ def test_plasma_is_gone(name):
 def test_a_guard_lets_one_iteration_in_at_a_time():
     guard = DataFlowReentrantGuard()
     for _ in range(2):
-        with guard, pytest.raises(RuntimeError, match="cannot be twice at a time"):
+        with guard, pytest.raises(RuntimeError, match="supports one iteration at a time"):
             guard.__enter__()
 
 
@@ -403,7 +403,7 @@ def test_what_is_no_datum_is_told(tmp_path):
 
     with lmdb.open(str(tmp_path)) as environment, environment.begin(write=True) as transaction:
         transaction.put(b"a", b"\xff\xff")
-    with pytest.raises(InputError, match=r"under the key b'a' is no caffe\.Datum"):
+    with pytest.raises(InputError, match=r"the value of key b'a' is not a caffe\.Datum"):
         numbers(CaffeLMDB(str(tmp_path), shuffle=False))
 
 
@@ -446,7 +446,7 @@ def test_bytes_that_are_no_datapoint_are_told(tmp_path):
         socket.connect(address)
         thread = threading.Thread(target=socket.send, args=(b"nonsense",))
         thread.start()
-        with pytest.raises(InputError, match="8 bytes that are no datapoint"):
+        with pytest.raises(InputError, match="8 bytes that send_dataflow_zmq did not send"):
             numbers(RemoteDataZMQ(address))
         thread.join(30)
 

@@ -162,8 +162,12 @@ def test_augmentors_travel_to_workers():
     [
         (lambda: imgaug.Flip(True, True), ValueError, "expected one of horiz=True and vert=True"),
         (lambda: imgaug.Flip(), ValueError, "expected one of horiz=True and vert=True"),
-        (lambda: imgaug.RandomResize((0.5, 2.0)), ConfigError, "write aspect_ratio_thres=0"),
-        (lambda: imgaug.RandomResize((0.5, 2.0), (5, 6)), ConfigError, "and not both"),
+        (lambda: imgaug.RandomResize((0.5, 2.0)), ConfigError, "pass aspect_ratio_thres=0"),
+        (
+            lambda: imgaug.RandomResize((0.5, 2.0), (5, 6)),
+            ConfigError,
+            "two ranges of integers \\(pixels\\) or of floating-point numbers",
+        ),
         (lambda: imgaug.RandomResize((5, 6), (5, 6), minimum=(-1, 0)), ConfigError, "negative"),
         (lambda: imgaug.Shift(1.5), ConfigError, "expected parts of the size"),
         (lambda: imgaug.Rotation(20, step_deg=5), ConfigError, "expected max_deg=180"),
@@ -172,11 +176,11 @@ def test_augmentors_travel_to_workers():
         (lambda: imgaug.Brightness(0), ConfigError, "expected a number above 0"),
         (lambda: imgaug.Saturation(1.5), ConfigError, "from 0 to less than 1"),
         (lambda: imgaug.Lighting(0.1, [1, 2], np.eye(3)), ConfigError, "expected \\[3\\]"),
-        (lambda: imgaug.SaltPepperNoise(0.6, 0.6), ConfigError, "of 1 together at most"),
+        (lambda: imgaug.SaltPepperNoise(0.6, 0.6), ConfigError, "with a sum of at most 1"),
         (lambda: imgaug.RandomChooseAug([]), ConfigError, "empty list"),
-        (lambda: imgaug.RandomChooseAug([(Invert(), 0.5)]), ConfigError, "expected 1 together"),
-        (lambda: imgaug.RandomApplyAug(3, 0.5), ConfigError, "no imgaug.ImageAugmentor"),
-        (lambda: imgaug.AugmentorList([lambda image: image]), ConfigError, "MapImage makes one of a function"),
+        (lambda: imgaug.RandomChooseAug([(Invert(), 0.5)]), ConfigError, "expected a sum of 1"),
+        (lambda: imgaug.RandomApplyAug(3, 0.5), ConfigError, "not an imgaug.ImageAugmentor"),
+        (lambda: imgaug.AugmentorList([lambda image: image]), ConfigError, "MapImage wraps a function"),
         (lambda: imgaug.TransformFactory(image=3), ConfigError, "expected functions as apply_image="),
         (lambda: imgaug.Grayscale(keepdims=False, keepshape=True), ConfigError, "needs keepdims=True"),
         (lambda: imgaug.IAAugmentor(Invert()), ConfigError, "pip install imgaug"),
@@ -194,7 +198,7 @@ def test_wrong_options_are_told(make, error, message):
         (imgaug.RandomCrop(9), np.zeros([8, 8]), "smaller than 9 x 9"),
         (imgaug.CenterPaste(4), np.zeros([8, 8]), "larger than the canvas"),
         (imgaug.Lighting(1, [1, 1, 1], np.eye(3)), np.zeros([8, 8], np.uint8), "expected \\[height, width, 3\\]"),
-        (imgaug.AugmentorList([Invert()]), [[1]], "got a list in place of an image"),
+        (imgaug.AugmentorList([Invert()]), [[1]], "got a list instead of an image"),
         (imgaug.AugmentorList([Invert()]), np.zeros([3]), "of shape \\(3,\\)"),
         (imgaug.IAAugmentor(Foreign()), np.zeros([3, 3]), "takes uint8"),
     ],
@@ -211,7 +215,7 @@ def test_a_deformation_moves_a_point_as_it_was_drawn():
     down = (np.random.RandomState(1).rand() - 0.5) * 6
     assert moved[20, 10, 0] == pytest.approx(20 + down)
     np.testing.assert_allclose(moved[0], 0)
-    with pytest.raises(InputError, match="resize it before"):
+    with pytest.raises(InputError, match="resize it first"):
         augmentor.augment(rows[:5])
 
 
@@ -274,11 +278,11 @@ class TestComponents:
     @pytest.mark.parametrize(
         ("flow", "message"),
         [
-            (lambda source: AugmentImageComponent(source, [Invert()], index=1), "got int in place of an image"),
-            (lambda source: AugmentImageCoordinates(source, [Invert()]), "got int in place of coordinates"),
+            (lambda source: AugmentImageComponent(source, [Invert()], index=1), "got int instead of an image"),
+            (lambda source: AugmentImageCoordinates(source, [Invert()]), "got int instead of coordinates"),
             (
                 lambda source: AugmentImageComponents(source, [Invert()], index=(0,), coords_index=(2,)),
-                "got int64 of shape \\(1, 2\\) in place of coordinates",
+                "got int64 of shape \\(1, 2\\) instead of coordinates",
             ),
         ],
     )
@@ -311,7 +315,7 @@ def test_images_come_from_files(tmp_path):
         assert [found.shape for (found,) in flow] == [shape] * 2
     missing = ImageFromFile([f"{tmp_path}/c.png"])
     missing.reset_state()
-    with pytest.raises(InputError, match=r"c\.png is not there"):
+    with pytest.raises(InputError, match=r"c\.png is missing"):
         next(iter(missing))
     for files, options, message in [([], {}, "empty list"), (paths, {"channel": 2}, "expected 1 or 3")]:
         with pytest.raises(ConfigError, match=message):

@@ -86,7 +86,10 @@ def test_models_of_before_2015_are_read(weights, tmp_path):
 def test_layers_that_nothing_here_stands_for_are_left_out_with_a_warning(weights, tmp_path, log_dir):
     layers = [("conv1", "Deconvolution", ["data"], "conv1"), ("fc2", "InnerProduct", ["x"], "fc2")]
     assert set(load_caffe("", model(weights, tmp_path / "net", layers))) == {"fc2/W", "fc2/b"}
-    assert "weights of layer conv1, of type Deconvolution, are left out" in (log_dir / "log.log").read_text()
+    assert (
+        "Ignoring the weights of layer conv1: there is no equivalent of its type Deconvolution"
+        in (log_dir / "log.log").read_text()
+    )
 
 
 @pytest.mark.parametrize(
@@ -94,10 +97,13 @@ def test_layers_that_nothing_here_stands_for_are_left_out_with_a_warning(weights
     [
         (
             [("conv1", "Convolution", ["data"], "conv1"), ("fc2", "InnerProduct", ["conv1"], "fc2")],
-            "layer fc2: 5 inputs, from 4 channels, are no square image",
+            "layer fc2: 5 inputs from 4 channels are not a square image",
         ),
-        ([("scale1", "Scale", ["data"], "data")], "layer scale1: a scale that follows no normalization"),
-        ([], "net is no Caffe model: it has no layers"),
+        (
+            [("scale1", "Scale", ["data"], "data")],
+            "layer scale1: a scale layer is supported only after a normalization",
+        ),
+        ([], "net is not a Caffe model: it has no layers"),
     ],
 )
 def test_models_that_cannot_be_told_are_errors(weights, tmp_path, layers, match):
@@ -107,5 +113,5 @@ def test_models_that_cannot_be_told_are_errors(weights, tmp_path, layers, match)
 
 def test_a_file_that_is_no_model_is_an_error_that_names_it(tmp_path):
     (tmp_path / "net").write_bytes(b"<html>")
-    with pytest.raises(ValueError, match="net is no Caffe model, or damaged"):
+    with pytest.raises(ValueError, match="net is damaged or not a Caffe model"):
         load_caffe("", str(tmp_path / "net"))

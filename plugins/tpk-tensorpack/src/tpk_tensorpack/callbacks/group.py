@@ -17,7 +17,7 @@ class Callbacks(list[Any]):
         cbs: the callbacks.
 
     Raises:
-        TypeError: one of them is none.
+        TypeError: an item is not one.
     """
 
     def __init__(self, cbs: Iterable[Any]) -> None:

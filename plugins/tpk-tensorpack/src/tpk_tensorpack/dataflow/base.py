@@ -1,4 +1,4 @@
-"""The bases of data flows."""
+"""Base classes of data flows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Constructor = TypeVar("Constructor", bound=Callable[..., None])
 
 
 def with_older_names(init: Constructor) -> Constructor:
-    """Decorate a constructor so that it also takes ``nr_*`` for each of its ``num_*``, as before 2019."""
+    """Decorate a constructor so that it also accepts each ``num_*`` argument as ``nr_*``, the name before 2019."""
 
     @functools.wraps(init)
     def construct(*args: Any, **kwargs: Any) -> None:
@@ -31,14 +31,14 @@ def with_older_names(init: Constructor) -> Constructor:
 
 
 class DataFlowTerminated(BaseException):
-    """A data flow is over, and cannot begin anew."""
+    """Raised when a data flow is exhausted and cannot restart."""
 
 
 class DataFlowReentrantGuard:
-    """A context for the ``__iter__`` of a data flow that can be iterated only once at a time, as it has workers, say.
+    """A context manager for the ``__iter__`` of a data flow that cannot be iterated twice at a time.
 
     Raises:
-        RuntimeError: (on entering) somebody is within it.
+        RuntimeError: another iteration has not finished.
     """
 
     def __init__(self) -> None:
@@ -47,8 +47,8 @@ class DataFlowReentrantGuard:
     def __enter__(self) -> None:
         if not self._lock.acquire(blocking=False):
             raise RuntimeError(
-                "this DataFlow is being iterated already, and cannot be twice at a time: end the other iteration, or "
-                "make another DataFlow"
+                "this DataFlow is already being iterated and supports one iteration at a time: finish the other one or "
+                "create another DataFlow"
             )
 
     def __exit__(self, *exception: object) -> None:
@@ -56,24 +56,23 @@ class DataFlowReentrantGuard:
 
 
 class LengthUnknownError(NotImplementedError, TypeError):
-    """A data flow does not know how many datapoints it has; a `TypeError`, too, so that `list` asks no further."""
+    """Raised when a data flow has no known length; also a `TypeError`, because `list` ignores that."""
 
 
 class DataFlow(tpk.dataflow.DataFlow):
-    """Base of the data flows: an iterable of lists or dicts, which can be iterated again and again.
+    """Base class of data flows: iterables of lists or dicts that can be iterated repeatedly.
 
-    A subclass defines `__iter__` (or `get_data`, as in the tensorpack of before 2019), and `__len__` if it has a
-    length.
-    Whoever iterates it calls `reset_state` first, once in the process that iterates.
+    A subclass defines `__iter__` (or `get_data`, as before 2019), and `__len__` if it has a length. Before the first
+    iteration, call `reset_state` once in the process that iterates.
     """
 
     def __iter__(self) -> Iterator[Any]:
         if type(self).get_data is DataFlow.get_data:
-            raise NotImplementedError(f"{type(self).__name__} defines no __iter__, which delivers its datapoints")
+            raise NotImplementedError(f"{type(self).__name__} does not define __iter__, which delivers its datapoints")
         yield from self.get_data()
 
     def get_data(self) -> Iterator[Any]:
-        """Iterate, as tensorpack's scripts of before 2019 do."""
+        """Iterate; the method's name before 2019."""
         return iter(self)
 
     def __len__(self) -> int:
@@ -82,15 +81,15 @@ class DataFlow(tpk.dataflow.DataFlow):
         raise LengthUnknownError(f"{type(self).__name__} has no length")
 
     def size(self) -> int:
-        """Return the length. Scripts from before 2019 call it, or override it instead of ``__len__``."""
+        """Return the length. Scripts from before 2019 call or override this instead of ``__len__``."""
         return len(self)
 
 
 class ProxyDataFlow(tpk.dataflow.ProxyDataFlow, DataFlow):
-    """A data flow of what another one delivers, as long as that; a subclass overrides what it does otherwise.
+    """A data flow that wraps another one and has its length; subclasses override the rest.
 
     Args:
-        ds: the other one.
+        ds: the data flow to wrap.
     """
 
     def __init__(self, ds: Iterable[Any]) -> None:
@@ -101,7 +100,7 @@ class ProxyDataFlow(tpk.dataflow.ProxyDataFlow, DataFlow):
 
     @property
     def ds(self) -> Any:
-        """The other data flow."""
+        """The wrapped data flow."""
         return self.flow
 
     @ds.setter
@@ -112,29 +111,29 @@ class ProxyDataFlow(tpk.dataflow.ProxyDataFlow, DataFlow):
         yield from self.flow if type(self).get_data is ProxyDataFlow.get_data else self.get_data()
 
     def get_data(self) -> Iterator[Any]:
-        """Iterate, as tensorpack's scripts of before 2019 do."""
+        """Iterate; the method's name before 2019."""
         return iter(self.flow if type(self).__iter__ is ProxyDataFlow.__iter__ else self)
 
 
 class RNGDataFlow(DataFlow):
-    """A data flow with random numbers of its own.
+    """A data flow with its own random number generator.
 
     Attributes:
-        rng: a `numpy.random.RandomState`, other than in any other process; made by `reset_state`.
+        rng: a `numpy.random.RandomState`, different in each process; created by `reset_state`.
     """
 
     rng: Any = None
 
     def reset_state(self) -> None:
-        """Begin with other random numbers."""
+        """Reseed the random numbers."""
         self.rng = get_rng(self)
 
 
 class DrawsFromRandomState(tpk.dataflow.StatefulDataFlow):
-    """The first base of a flow of tpk that draws from `rng`, as tensorpack's do, and yet knows where it stands.
+    """First base class of tpk flows that draw from `rng` as tensorpack's do, but can also save their position.
 
-    Its state holds two of `rng`: that from which the pass under way goes on, which is that of its beginning, and that
-    from which the next one begins if this one is broken off, which is that of now. Between two passes they are one.
+    The state holds two states of `rng`: the one at the start of the current pass, from which to replay that pass, and
+    the current one, from which the next pass begins if this one is abandoned. Between two passes they are the same.
     """
 
     rng: Any
@@ -143,13 +142,13 @@ class DrawsFromRandomState(tpk.dataflow.StatefulDataFlow):
     _loaded_now: Any = None
 
     def reset_state(self) -> None:
-        """Begin with other random numbers; make the flows beneath ready."""
+        """Reseed the random numbers and reset the wrapped flows."""
         self.rng = get_rng(self)
         for flow in self.sources:
             reset_state(flow)
 
     def epoch_rng(self) -> Any:
-        """Begin a pass and return its random numbers."""
+        """Begin a pass and return its random number generator."""
         if self.rng is None:
             self.rng = get_rng(self)
         if self._loaded is not None:
@@ -159,7 +158,7 @@ class DrawsFromRandomState(tpk.dataflow.StatefulDataFlow):
         return self.rng
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the iteration under way stands."""
+        """Return the position of the current iteration."""
         at_beginning, now = self._loaded, self._loaded_now
         if at_beginning is None and self.rng is not None:
             now = random_state(self.rng)
@@ -167,24 +166,24 @@ class DrawsFromRandomState(tpk.dataflow.StatefulDataFlow):
         return {**super().state_dict(), "rng": at_beginning, "rng_now": now}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration go on from there."""
+        """Make the next iteration continue from there."""
         super().load_state_dict(state)
         self._loaded, self._loaded_now = state["rng"], state["rng_now"]
 
     def break_off(self) -> None:
-        """Let the next iteration begin the next pass, even if a pass is under way."""
+        """Make the next iteration begin a new pass, even in the middle of a pass."""
         super().break_off()
         if self._loaded is not None:
             self._loaded = self._loaded_now
 
 
 def random_state(rng: np.random.RandomState) -> list[Any]:
-    """Return where random numbers stand, as plain data."""
+    """Return the state of a random number generator as plain data."""
     name, words, *rest = rng.get_state()
     return [name, np.asarray(words).tolist(), *rest]
 
 
 def set_random_state(rng: np.random.RandomState, state: list[Any]) -> None:
-    """Let random numbers go on where they stood."""
+    """Restore the state of a random number generator."""
     name, words, *rest = state
     rng.set_state((name, np.array(words, np.uint32), *rest))

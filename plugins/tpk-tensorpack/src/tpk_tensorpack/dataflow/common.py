@@ -1,4 +1,4 @@
-"""Data flows that change what others deliver."""
+"""Data flows that transform other data flows."""
 
 from __future__ import annotations
 
@@ -53,20 +53,20 @@ Function = Callable[[Any], Any]
 
 
 class TestDataSpeed(tpk.dataflow.StatefulProxyDataFlow, ProxyDataFlow):
-    """Measure how fast a data flow is, with a progress bar, before its first pass; then deliver it.
+    """Measure the speed of a data flow before its first pass, with a progress bar; then deliver it.
 
     Args:
         ds: the data flow.
-        size: how many datapoints are measured.
-        warmup: how many are taken before that.
+        size: the number of datapoints to measure.
+        warmup: the number of datapoints to skip first.
 
     Raises:
-        ConfigError: a number is none.
+        ConfigError: a number is invalid.
     """
 
     refills_arrays = None
 
-    __test__ = False  # it is no test for pytest to collect
+    __test__ = False  # not a test class, despite its name
 
     def __init__(self, ds: Iterable[Any], size: int = 5000, warmup: int = 0) -> None:
         super().__init__(ds)
@@ -77,16 +77,16 @@ class TestDataSpeed(tpk.dataflow.StatefulProxyDataFlow, ProxyDataFlow):
         self._is_ready = self._has_measured = False
 
     def reset_state(self) -> None:
-        """Make the data flow ready, unless it is."""
+        """Reset the data flow unless it has been reset."""
         if not self._is_ready:
             self._is_ready = True
             super().reset_state()
 
     def start(self) -> None:
-        """Measure now.
+        """Run the measurement now.
 
         Raises:
-            InputError: there are no datapoints.
+            InputError: the data flow is empty.
         """
         self.reset_state()
         self._has_measured = True
@@ -113,14 +113,14 @@ class TestDataSpeed(tpk.dataflow.StatefulProxyDataFlow, ProxyDataFlow):
 
 
 class PrintData(tpk.dataflow.StatefulProxyDataFlow, ProxyDataFlow):
-    """Log what the first datapoints look like: shapes, dtypes and ranges; all pass through.
+    """Log the shapes, dtypes and ranges of the first datapoints; pass all datapoints through.
 
     Args:
         ds: the data flow.
-        num: how many datapoints.
-        name: what the log calls it.
-        max_depth: how many levels of lists are shown.
-        max_list: how many items of each.
+        num: the number of datapoints to log.
+        name: the name of the data flow in the log.
+        max_depth: the number of nested levels to show.
+        max_list: the number of items to show per level.
 
     Example:
         ```
@@ -179,40 +179,40 @@ def _described(key: Any, value: Any, depth: int, max_depth: int, max_list: int) 
 
 
 class BatchData(tpk.dataflow.BatchData, ProxyDataFlow):
-    """Put each `batch_size` consecutive datapoints together; see `tpk.dataflow.BatchData`.
+    """Batch `batch_size` consecutive datapoints; see `tpk.dataflow.BatchData`.
 
-    A component has the dtype of its first value; Python's integers and booleans become int32, floats float32.
+    Each component gets the dtype of its first value; Python integers and booleans become int32, floats float32.
 
     Args:
         ds: the data flow.
-        batch_size: how many.
-        remainder: whether the last ones make a smaller batch if they are fewer; otherwise they are dropped.
-        use_list: whether a component of a batch is the list of the values instead of an array.
+        batch_size: the number of datapoints in a batch.
+        remainder: whether to deliver a smaller last batch; otherwise the remaining datapoints are dropped.
+        use_list: whether each component of a batch is a list of values instead of an array.
     """
 
     def __init__(self, ds: Iterable[Any], batch_size: int, remainder: bool = False, use_list: bool = False) -> None:
         super().__init__(ds, batch_size, remainder, use_list)
 
     def joiner(self) -> Joiner:
-        """Return what joins the datapoints of a batch."""
+        """Return the function that joins the datapoints of a batch."""
         return _Joiner("BatchData", self.use_list, self._allocate)
 
     @staticmethod
     def aggregate_batch(data_holder: Sequence[Any], use_list: bool = False) -> Any:
-        """Return the batch of some datapoints.
+        """Join datapoints into a batch.
 
         Args:
             data_holder: the datapoints: all lists or all dicts.
             use_list: whether a component of the batch is a list instead of an array.
 
         Raises:
-            InputError: they do not fit together.
+            InputError: the datapoints do not fit together.
         """
         return _Joiner("aggregate_batch", use_list).join(data_holder, range(len(data_holder)))
 
 
 class _Joiner(Joiner):
-    """Makes batches whose components have the dtypes of their first values."""
+    """Joins datapoints into batches whose components have the dtypes of their first values."""
 
     def check(self, component: Any, array: np.ndarray[Any, Any], first: np.ndarray[Any, Any], number: int) -> None:
         if array.shape != first.shape:
@@ -239,12 +239,12 @@ _DTYPES = {bool: np.int32, int: np.int32, float: np.float32}
 
 
 class BatchDataByShape(tpk.dataflow.BatchDataByShape, ProxyDataFlow):
-    """Put `batch_size` datapoints together whose component `idx` has the same shape, as soon as there are as many.
+    """Batch datapoints whose component `idx` has the same shape, as soon as there are `batch_size` of them.
 
     Args:
         ds: the data flow.
-        batch_size: how many.
-        idx: the index or the key of the component whose shape counts.
+        batch_size: the number of datapoints in a batch.
+        idx: the index or key of the component whose shape is compared.
     """
 
     def __init__(self, ds: Iterable[Any], batch_size: int, idx: int | str) -> None:
@@ -256,17 +256,17 @@ class BatchDataByShape(tpk.dataflow.BatchDataByShape, ProxyDataFlow):
     aggregate_batch = staticmethod(BatchData.aggregate_batch)
 
     def joiner(self) -> Joiner:
-        """Return what joins the datapoints of a batch."""
+        """Return the function that joins the datapoints of a batch."""
         return _Joiner("BatchDataByShape", False, self._allocate)
 
 
 class FixedSizeData(tpk.dataflow.FixedSizeData, ProxyDataFlow):
-    """Deliver `size` datapoints a pass: of a longer data flow some, a shorter one several times.
+    """Deliver `size` datapoints per pass: truncate a longer data flow, or repeat a shorter one.
 
     Args:
         ds: the data flow.
-        size: how many.
-        keep_state: whether a pass goes on where the one before stopped.
+        size: the number of datapoints in a pass.
+        keep_state: whether each pass continues where the previous one stopped.
     """
 
     def __init__(self, ds: Iterable[Any], size: int, keep_state: bool = True) -> None:
@@ -278,7 +278,7 @@ class MapData(tpk.dataflow.MapData, ProxyDataFlow):
 
     Args:
         ds: the data flow.
-        func: takes a datapoint, a shallow copy that it may change; returns a datapoint or None.
+        func: takes a shallow copy of the datapoint, which it may change; returns a datapoint or None.
     """
 
     def __init__(self, ds: Iterable[Any], func: Function) -> None:
@@ -286,7 +286,7 @@ class MapData(tpk.dataflow.MapData, ProxyDataFlow):
 
 
 class OnCopy:
-    """A function of a datapoint, given a shallow copy of it: of the items of a list that pass by again and again.
+    """Applies a function to a shallow copy of each datapoint, because a list delivers the same items again and again.
 
     Args:
         func: the function.
@@ -306,7 +306,7 @@ class MapDataComponent(tpk.dataflow.MapDataComponent, MapData):
 
     Args:
         ds: the data flow.
-        func: takes the component, returns the new one or None.
+        func: takes the component; returns the new component or None.
         index: the index of the component in a list, or its key in a dict.
     """
 
@@ -316,11 +316,11 @@ class MapDataComponent(tpk.dataflow.MapDataComponent, MapData):
 
 
 class SelectComponent(MapData):
-    """Deliver some components of each datapoint, as a list, in the order that is given.
+    """Select components of each datapoint and deliver them as a list, in the given order.
 
     Args:
         ds: the data flow.
-        idxs: indices of a list, or keys of a dict.
+        idxs: indices into a list, or keys of a dict.
     """
 
     refills_arrays = None
@@ -331,11 +331,11 @@ class SelectComponent(MapData):
 
 
 class RepeatedData(tpk.dataflow.RepeatedData, ProxyDataFlow):
-    """Deliver all datapoints of a data flow, then all again, `num` times over.
+    """Repeat a data flow `num` times.
 
     Args:
         ds: the data flow.
-        num: how many times; -1 is forever.
+        num: the number of passes; -1 repeats forever.
     """
 
     def __init__(self, ds: Iterable[Any], num: int) -> None:
@@ -348,11 +348,11 @@ class RepeatedData(tpk.dataflow.RepeatedData, ProxyDataFlow):
 
 
 class RepeatedDataPoint(tpk.dataflow.RepeatedDataPoint, ProxyDataFlow):
-    """Deliver each datapoint `num` times, one after the other.
+    """Repeat each datapoint `num` times in a row.
 
     Args:
         ds: the data flow.
-        num: how many times.
+        num: the number of repetitions.
     """
 
     def __init__(self, ds: Iterable[Any], num: int) -> None:
@@ -360,7 +360,7 @@ class RepeatedDataPoint(tpk.dataflow.RepeatedDataPoint, ProxyDataFlow):
 
 
 class RandomChooseData(DrawsFromRandomState, tpk.dataflow.RandomChooseData, RNGDataFlow):
-    """Deliver a datapoint of a data flow that is drawn at random each time, until that one has no more.
+    """Deliver datapoints from randomly chosen data flows until the chosen one is exhausted.
 
     Args:
         df_lists: data flows, or pairs of a data flow and its probability.
@@ -378,7 +378,7 @@ class RandomChooseData(DrawsFromRandomState, tpk.dataflow.RandomChooseData, RNGD
 
 
 class RandomMixData(DrawsFromRandomState, tpk.dataflow.RandomMixData, RNGDataFlow):
-    """Deliver the datapoints of several data flows in random turns, so that a pass has each of them once.
+    """Interleave several data flows at random; a pass delivers each of their datapoints once.
 
     Args:
         df_lists: data flows, each with a length.
@@ -390,10 +390,10 @@ class RandomMixData(DrawsFromRandomState, tpk.dataflow.RandomMixData, RNGDataFlo
 
 
 class JoinData(tpk.dataflow.JoinData, DataFlow):
-    """Make one datapoint of one of each data flow: all their components, one after the other, until one has no more.
+    """Join one datapoint of each data flow by concatenating their components, until one flow is exhausted.
 
     Args:
-        df_lists: data flows: all of lists, or all of dicts. One may occur several times; it is iterated as often then.
+        df_lists: data flows: all of lists, or all of dicts. A flow that occurs several times is iterated separately.
     """
 
     def __init__(self, df_lists: Sequence[Any]) -> None:
@@ -402,7 +402,7 @@ class JoinData(tpk.dataflow.JoinData, DataFlow):
 
 
 class ConcatData(tpk.dataflow.ConcatData, DataFlow):
-    """Deliver the datapoints of one data flow after those of another.
+    """Concatenate data flows.
 
     Args:
         df_lists: data flows.
@@ -414,7 +414,7 @@ class ConcatData(tpk.dataflow.ConcatData, DataFlow):
 
 
 def _distinct(flows: Sequence[Any]) -> list[Any]:
-    """Return the flows; if one occurs twice, or in what two stand on, such whose place in a pass is counted."""
+    """Return the flows; wrap them to track their positions separately if two of them share a flow."""
     flows = list(flows)
     bare = [flow[0] if isinstance(flow, tuple) else flow for flow in flows]
     try:
@@ -426,7 +426,7 @@ def _distinct(flows: Sequence[Any]) -> list[Any]:
 
 
 class _Counted(DataFlow):
-    """Delivers what a flow does, whose own position is not asked for: several iterate it at a time."""
+    """Delivers the datapoints of a flow without asking for its position: several iterations share the flow."""
 
     refills_arrays = True
 
@@ -440,24 +440,24 @@ class _Counted(DataFlow):
         return len(self.flow)
 
     def reset_state(self) -> None:
-        """Make the flow ready."""
+        """Reset the flow."""
         self.flow.reset_state()
 
 
 class LocallyShuffleData(tpk.dataflow.StatefulProxyDataFlow, ProxyDataFlow, RNGDataFlow):
-    """Shuffle within a buffer, from which the oldest datapoint is delivered when another one comes in. It never ends.
+    """Shuffle within a buffer: each new datapoint replaces the oldest one, which is delivered. It never ends.
 
-    A resumed run goes on with the datapoints that had not been in the buffer; those that were in it are lost.
+    A resumed run continues after the datapoints that were read into the buffer; those in the buffer are lost.
 
     Args:
         ds: the data flow.
-        buffer_size: how many datapoints are held back.
-        num_reuse: how many times each of them goes into the buffer.
-        shuffle_interval: how many datapoints come in between two shuffles; by default a third of the buffer.
+        buffer_size: the number of datapoints in the buffer.
+        num_reuse: how many times each datapoint enters the buffer.
+        shuffle_interval: the number of new datapoints between two shuffles; by default a third of the buffer.
 
     Raises:
         ConfigError: a number is below 1.
-        InputError: the data flow has no datapoint.
+        InputError: the data flow is empty.
     """
 
     refills_arrays = False
@@ -476,7 +476,7 @@ class LocallyShuffleData(tpk.dataflow.StatefulProxyDataFlow, ProxyDataFlow, RNGD
         return len(self.ds) * self.num_reuse
 
     def reset_state(self) -> None:
-        """Begin with other random numbers; make the data flow ready."""
+        """Reseed the random numbers and reset the data flow."""
         self.rng = get_rng(self)
         self.ds.reset_state()
 
@@ -509,22 +509,22 @@ class LocallyShuffleData(tpk.dataflow.StatefulProxyDataFlow, ProxyDataFlow, RNGD
                 raise InputError(f"LocallyShuffleData: a pass of {type(self.flow).__name__} has no datapoint")
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the data flow beneath stands, and the random numbers."""
+        """Return the position of the wrapped data flow and the random state."""
         drawn = random_state(self.rng) if self._loaded is None and self.rng is not None else self._loaded
         return {**super().state_dict(), "rng": drawn}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration go on from there."""
+        """Make the next iteration continue from there."""
         super().load_state_dict(state)
         self._loaded = state["rng"]
 
 
 class CacheData(DrawsFromRandomState, tpk.dataflow.CacheData, ProxyDataFlow):
-    """Keep all datapoints of the first pass in memory, and deliver them in every pass from then on.
+    """Keep the datapoints of the first pass in memory and deliver them in every later pass.
 
     Args:
         ds: the data flow.
-        shuffle: whether each pass but the first has a random order of its own.
+        shuffle: whether to shuffle before each pass except the first.
     """
 
     rng: Any = None

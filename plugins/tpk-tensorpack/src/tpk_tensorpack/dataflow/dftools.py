@@ -1,4 +1,4 @@
-"""Functions that write data flows to files, as scripts from before 2019 call them. `serialize` replaces them."""
+"""The functions that wrote data flows to files before 2019, now replaced by `serialize`."""
 
 from __future__ import annotations
 

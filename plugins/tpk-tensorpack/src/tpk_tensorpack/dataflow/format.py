@@ -1,4 +1,4 @@
-"""Data flows of files in formats of others."""
+"""Data flows that read third-party file formats."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from tpk_tensorpack.utils.serialize import loads
 __all__ = ["CaffeLMDB", "HDF5Data", "LMDBData", "LMDBDataDecoder", "LMDBDataPoint", "SVMLightData"]
 
 _KEYS = b"__keys__"
-"""Under which `LMDBSerializer` keeps the list of keys."""
+"""The key under which `LMDBSerializer` keeps the list of keys."""
 
 
 class HDF5Data(RNGDataFlow):
-    """Rows of several data sets of an HDF5 file, which are all read into memory.
+    """Rows of several data sets in an HDF5 file, all read into memory.
 
     Args:
         filename: the file.
-        data_paths: the data sets in it, such as ``["images", "labels"]``.
-        shuffle: whether each pass has an order of its own.
+        data_paths: the names of the data sets, such as ``["images", "labels"]``.
+        shuffle: whether to shuffle before each pass.
 
     Raises:
         ConfigError: h5py is not installed.
-        InputError: there is no such file or data set, or they are of different lengths.
+        InputError: the file or a data set is missing, or the data sets have different lengths.
     """
 
     refills_arrays = False
@@ -68,18 +68,18 @@ class HDF5Data(RNGDataFlow):
 
 
 class LMDBData(RNGDataFlow):
-    """Pairs of a key and its value, as bytes, of an LMDB.
+    """Pairs of a key and its value, both bytes, from an LMDB file.
 
     Args:
         lmdb_path: a directory or a file.
-        shuffle: whether each pass has an order of its own; else it is that of the file.
-        keys: the keys to shuffle: a list; or a format such as ``"{:0>8d}"``, of numbers from 0 on. By default the list
-            under ``__keys__``, as `LMDBSerializer` writes it, and else all that there are. That list is read by
+        shuffle: whether to shuffle before each pass; otherwise the order of the file.
+        keys: the keys to shuffle: a list, or a format such as ``"{:0>8d}"`` for numbers from 0 on. By default the list
+            under ``__keys__``, as written by `LMDBSerializer`, or else all keys in the file. That list is read by
             `tpk_tensorpack.utils.serialize.loads`, so it has to be a file that you trust.
 
     Raises:
         ConfigError: lmdb is not installed.
-        InputError: there is no such file, or it is damaged; or (in the iteration) it has no such key.
+        InputError: the file is missing or damaged, or (when iterating) a key is missing.
     """
 
     refills_arrays = False
@@ -102,7 +102,7 @@ class LMDBData(RNGDataFlow):
         return [key for key, _ in self._file.pairs()]
 
     def reset_state(self) -> None:
-        """Open the file in this process, and begin with other random numbers."""
+        """Open the file in this process and reseed the random numbers."""
         super().reset_state()
         self._file.open()
 
@@ -122,16 +122,16 @@ class LMDBData(RNGDataFlow):
 
 
 class _LMDBPairs(LMDBFile):
-    """An open LMDB, as what is under its keys."""
+    """A mapping view of an open LMDB file."""
 
     def value(self, key: bytes) -> bytes | None:
-        """Return what is under a key; None if there is nothing."""
+        """Return the value of a key, or None if the key is missing."""
         with self.open().begin() as transaction:
             value: bytes | None = transaction.get(key)
         return value
 
     def pairs(self) -> Iterator[tuple[bytes, bytes]]:
-        """Deliver all keys but that of the list of keys, and what is under them, in the order of the file."""
+        """Iterate over all keys and values in file order, except for the list of keys."""
         with self.open().begin() as transaction:
             for key, value in transaction.cursor():
                 if key != _KEYS:
@@ -143,11 +143,11 @@ class _LMDBPairs(LMDBFile):
 
 
 class LMDBDataDecoder(ProxyDataFlow):
-    """What a function makes of the keys and values of an LMDB.
+    """The results of a function of the keys and values of an LMDB file.
 
     Args:
         lmdb_data: an `LMDBData`.
-        decoder: takes a key and a value, returns a datapoint, or None to leave it out.
+        decoder: takes a key and a value; returns a datapoint, or None to drop it.
     """
 
     refills_arrays = None
@@ -164,11 +164,11 @@ class LMDBDataDecoder(ProxyDataFlow):
 
 
 class LMDBDataPoint(LMDBDataDecoder):
-    """The datapoints of an LMDB that `LMDBSerializer` has written. Scripts from before 2019 use it.
+    """The datapoints of an LMDB file written by `LMDBSerializer`, for scripts from before 2019.
 
     Args:
         lmdb: an `LMDBData`, a flow of its datapoints, or a path.
-        args: further arguments of `LMDBData`, with a path.
+        args: if `lmdb` is a path, further arguments for `LMDBData`.
         kwargs: likewise.
     """
 
@@ -178,7 +178,7 @@ class LMDBDataPoint(LMDBDataDecoder):
 
 
 class CaffeLMDB(LMDBDataDecoder):
-    """Images, of ``[height, width, channels]``, and labels of an LMDB that Caffe's tools have written.
+    """Images of shape ``[height, width, channels]`` and labels from an LMDB file written by Caffe's tools.
 
     Args:
         lmdb_path: see `LMDBData`.
@@ -186,7 +186,7 @@ class CaffeLMDB(LMDBDataDecoder):
         keys: see `LMDBData`.
 
     Raises:
-        InputError: (in the iteration) a value is no ``caffe.Datum`` with raw bytes; it names the key.
+        InputError: (when iterating) a value is not a ``caffe.Datum`` with raw bytes; the message names the key.
 
     Example:
         ```python
@@ -208,22 +208,22 @@ def _image_of_datum(key: bytes, value: bytes) -> Any:
         image = np.frombuffer(datum.data, np.uint8).reshape(datum.channels, datum.height, datum.width)
     except (pb.DecodeError, ValueError) as error:
         raise InputError(
-            f"CaffeLMDB: what is under the key {key!r} is no caffe.Datum with the bytes of an image ({error}). Decode "
+            f"CaffeLMDB: the value of key {key!r} is not a caffe.Datum with the bytes of an image ({error}). Decode "
             "it by LMDBDataDecoder(LMDBData(...), decoder)"
         ) from error
     return [image.transpose(1, 2, 0), datum.label]
 
 
 class SVMLightData(DataFromList):
-    """The rows of a file in the format of SVMlight, as ``[features, label]``, which are all read into memory.
+    """The rows of a file in SVMlight format, as ``[features, label]``, all read into memory.
 
     Args:
         filename: the file.
-        shuffle: whether each pass has an order of its own.
+        shuffle: whether to shuffle before each pass.
 
     Raises:
         ConfigError: scikit-learn is not installed.
-        InputError: there is no such file, or it is damaged.
+        InputError: the file is missing or damaged.
     """
 
     def __init__(self, filename: str, shuffle: bool = True) -> None:

@@ -20,17 +20,17 @@ __all__ = ["AugmentImageComponent", "AugmentImageComponents", "AugmentImageCoord
 
 
 class ImageFromFile(RNGDataFlow):
-    """Images that are read from files: one component, of shape ``[height, width, channels]``, ``uint8``, in RGB.
+    """Images read from files: one ``uint8`` component of shape ``[height, width, channels]``, in RGB.
 
     Args:
         files: their paths.
         channel: 3, or 1 for gray images.
         resize: height and width, or one number for both; None leaves them as they are.
-        shuffle: whether each pass has an order of its own.
+        shuffle: whether to shuffle before each pass.
 
     Raises:
         ConfigError: `channel` is another number, or there are no files.
-        InputError: (in the iteration) a file cannot be read as an image; it names it.
+        InputError: (when iterating) a file cannot be read as an image; the message names it.
     """
 
     refills_arrays = False
@@ -63,7 +63,7 @@ class ImageFromFile(RNGDataFlow):
     def _read(self, path: str) -> Any:
         image = cv2.imread(path, cv2.IMREAD_GRAYSCALE if self.channel == 1 else cv2.IMREAD_COLOR)
         if image is None:
-            raise InputError(f"ImageFromFile: {path} is not there, or cannot be read as an image")
+            raise InputError(f"ImageFromFile: {path} is missing, or cannot be read as an image")
         if self.resize is not None:
             image = cv2.resize(image, tuple(self.resize[::-1]))
         # OpenCV reads BGR.
@@ -71,14 +71,14 @@ class ImageFromFile(RNGDataFlow):
 
 
 class _Failures:
-    """Counts datapoints that failed, and leaves them out."""
+    """Counts and drops the datapoints that fail."""
 
     def __init__(self, owner: str) -> None:
         self._owner = owner
         self._count = 0
 
     def skip(self) -> None:
-        """Leave the datapoint out; say so, with the traceback, of the first nine and of each hundredth."""
+        """Drop the datapoint; log the traceback of the first nine failures and of every hundredth."""
         self._count += 1
         if self._count < 10 or self._count % 100 == 0:
             logger.exception(
@@ -89,7 +89,7 @@ class _Failures:
 
 
 class _Augmenting(MapData):
-    """Base of the flows of augmented images: their augmentors are made ready with them."""
+    """Base class of flows that augment images; resets their augmentors."""
 
     def __init__(self, ds: Iterable[Any], augmentors: Any, copy: bool, catch_exceptions: bool, *options: Any) -> None:
         self.augs = _as_list(type(self).__name__, augmentors)
@@ -97,27 +97,27 @@ class _Augmenting(MapData):
         super().__init__(ds, _caught(self, self._aug_mapper, catch_exceptions), *options)
 
     def reset_state(self) -> None:
-        """Make the data flow ready, and begin with other random numbers."""
+        """Reset the data flow and reseed the random numbers."""
         super().reset_state()
         self.augs.reset_state()
 
     @abstractmethod
     def _aug_mapper(self, what: Any) -> Any:
-        """Return what is augmented: a component, or a datapoint."""
+        """Return the object to augment: a component or a datapoint."""
 
 
 class AugmentImageComponent(_Augmenting, MapDataComponent):
-    """Augments an image of each datapoint.
+    """Augment one image in each datapoint.
 
     Args:
         ds: the data flow.
-        augmentors: a list of them, or an `AugmentorList`, applied in this order.
-        index: the number or the key of the image in a datapoint.
-        copy: whether to augment a copy, as some augmentors work in place.
-        catch_exceptions: leave out datapoints that fail; the log has the first nine errors, and each hundredth.
+        augmentors: a list of augmentors or an `AugmentorList`, applied in this order.
+        index: the index or key of the image in a datapoint.
+        copy: whether to augment a copy; some augmentors work in place.
+        catch_exceptions: skip datapoints that fail; the first nine errors and every hundredth are logged.
 
     Raises:
-        ConfigError: one of them is no augmentor.
+        ConfigError: an item is not an augmentor.
     """
 
     def __init__(
@@ -135,18 +135,18 @@ class AugmentImageComponent(_Augmenting, MapDataComponent):
 
 
 class AugmentImageComponents(_Augmenting):
-    """Augments several images of each datapoint in the same way, and coordinates in them.
+    """Augment several images of each datapoint in the same way, and coordinates in them.
 
     Args:
         ds: the data flow.
-        augmentors: a list of them, or an `AugmentorList`, applied in this order.
-        index: the numbers or the keys of the images in a datapoint; the first decides what is drawn.
-        coords_index: those of coordinates: shape ``[n, 2]`` (x, y), floating point.
-        copy: whether to augment copies, as some augmentors work in place.
-        catch_exceptions: leave out datapoints that fail; the log has the first nine errors, and each hundredth.
+        augmentors: a list of augmentors or an `AugmentorList`, applied in this order.
+        index: the indices or keys of the images in a datapoint; the random numbers are drawn for the first one.
+        coords_index: the indices or keys of coordinates: floating-point arrays of shape ``[n, 2]`` (x, y).
+        copy: whether to augment copies; some augmentors work in place.
+        catch_exceptions: skip datapoints that fail; the first nine errors and every hundredth are logged.
 
     Raises:
-        ConfigError: one of them is no augmentor.
+        ConfigError: an item is not an augmentor.
 
     Example:
         ```python
@@ -178,18 +178,18 @@ class AugmentImageComponents(_Augmenting):
 
 
 class AugmentImageCoordinates(AugmentImageComponents):
-    """Augments an image of each datapoint, and coordinates in it.
+    """Augment an image of each datapoint and coordinates in it.
 
     Args:
         ds: the data flow.
-        augmentors: a list of them, or an `AugmentorList`, applied in this order.
-        img_index: the number or the key of the image in a datapoint.
-        coords_index: that of the coordinates: shape ``[n, 2]`` (x, y), floating point.
-        copy: whether to augment a copy, as some augmentors work in place.
-        catch_exceptions: leave out datapoints that fail; the log has the first nine errors, and each hundredth.
+        augmentors: a list of augmentors or an `AugmentorList`, applied in this order.
+        img_index: the index or key of the image in a datapoint.
+        coords_index: the index or key of the coordinates: a floating-point array of shape ``[n, 2]`` (x, y).
+        copy: whether to augment a copy; some augmentors work in place.
+        catch_exceptions: skip datapoints that fail; the first nine errors and every hundredth are logged.
 
     Raises:
-        ConfigError: one of them is no augmentor.
+        ConfigError: an item is not an augmentor.
     """
 
     def __init__(
@@ -212,7 +212,7 @@ def _as_list(owner: str, augmentors: Any) -> AugmentorList:
 
 
 def _caught(owner: Any, function: Callable[[Any], Any], is_caught: bool) -> Callable[[Any], Any]:
-    """Return the function; or one that returns None where it fails, by which a datapoint is left out."""
+    """Return the function, or a wrapper that returns None on failure, so that the datapoint is dropped."""
     if not is_caught:
         return function
     failures = _Failures(type(owner).__name__)
@@ -220,7 +220,7 @@ def _caught(owner: Any, function: Callable[[Any], Any], is_caught: bool) -> Call
     def augment(what: Any) -> Any:
         try:
             return function(what)
-        except Exception:  # That is what was asked for.
+        except Exception:  # the user asked for it
             failures.skip()
             return None
 
@@ -231,7 +231,7 @@ def _image(owner: Any, image: Any, is_copied: bool) -> Any:
     if not isinstance(image, np.ndarray) or image.ndim not in (2, 3):
         what = f"shape {image.shape}" if isinstance(image, np.ndarray) else type(image).__name__
         raise InputError(
-            f"{type(owner).__name__} got {what} in place of an image; expected an array of shape [height, width] or "
+            f"{type(owner).__name__} got {what} instead of an image; expected an array of shape [height, width] or "
             "[height, width, channels]. Is its index right?"
         )
     return image.copy() if is_copied else image
@@ -242,7 +242,6 @@ def _coordinates(owner: Any, coords: Any, is_copied: bool) -> Any:
     if not is_array or coords.ndim != 2 or coords.shape[1] != 2 or not np.issubdtype(coords.dtype, np.floating):
         what = f"{coords.dtype} of shape {coords.shape}" if is_array else type(coords).__name__
         raise InputError(
-            f"{type(owner).__name__} got {what} in place of coordinates; expected floating-point numbers of shape "
-            "[n, 2]"
+            f"{type(owner).__name__} got {what} instead of coordinates; expected floating-point numbers of shape [n, 2]"
         )
     return coords.copy() if is_copied else coords

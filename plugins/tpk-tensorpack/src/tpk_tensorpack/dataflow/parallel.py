@@ -28,15 +28,15 @@ __all__ = [
 ]
 
 _HWM = 50
-"""tensorpack's high water mark, by which nobody has meant anything."""
+"""tensorpack's high water mark, kept only as a default."""
 
 
 class WholeFlowRunner(FlowRunner[MemberT], ProxyDataFlow):
-    """Base of the runners: each worker runs the whole flow, over and over, and a pass takes what comes.
+    """Base of the runners: each worker runs the whole flow repeatedly, and a pass takes datapoints as they come.
 
-    A pass has as many datapoints as the flow, of all workers in turn; it has no end if the flow has no length. The
-    workers go on between two passes. So there are the same datapoints several times, and others are missing, unless
-    there is one worker.
+    A pass has as many datapoints as the flow, taken from the workers in turn; it is infinite if the flow has no length.
+    The workers keep running between passes. With several workers, a pass therefore repeats some datapoints and misses
+    others.
     """
 
     _delivered = 0
@@ -67,7 +67,7 @@ class WholeFlowRunner(FlowRunner[MemberT], ProxyDataFlow):
                 datapoint = next(datapoints)
                 self._delivered += 1
                 yield datapoint
-                datapoint = None  # or its memory would be in use until the next one is here
+                datapoint = None  # frees its memory before waiting for the next one
                 if self._team is not team:
                     raise iteration_is_over(self)
         except GeneratorExit:
@@ -82,21 +82,21 @@ class WholeFlowRunner(FlowRunner[MemberT], ProxyDataFlow):
         self._delivered = 0
 
     def break_off(self) -> None:
-        """Let the next iteration begin the next pass, with what the workers have made by then."""
+        """Make the next iteration begin a new pass, with the datapoints that the workers have prepared by then."""
         self._delivered = 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the iteration under way stands, and each worker's flow."""
+        """Return the position of the current iteration and of each worker's flow."""
         return {**super().state_dict(), "delivered": self._delivered, "seed": self.seed}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration go on from there."""
+        """Make the next iteration continue from there."""
         super().load_state_dict(state)
         self._delivered, self.seed = state["delivered"], state["seed"]
 
 
 class _Whole(tpk.dataflow.RepeatedData):
-    """The flow of a worker process: all of it, and endlessly, with random numbers of the worker's own."""
+    """The whole flow, repeated forever in a worker process with that worker's random numbers."""
 
     def __init__(self, ds: Iterable[Any], index: int, seed: int) -> None:
         super().__init__(ds, -1)
@@ -113,14 +113,14 @@ class _Whole(tpk.dataflow.RepeatedData):
 
 
 class MultiProcessRunnerZMQ(WholeFlowRunner[WorkerProcess], tpk.dataflow.MultiProcessRunner):
-    """Run a data flow in worker processes, each of which runs all of it; see `tpk.dataflow.MultiProcessRunner`.
+    """Run a whole data flow in each of several worker processes; see `tpk.dataflow.MultiProcessRunner`.
 
-    Datapoints come through shared memory. The workers are fresh processes, which start with the first iteration.
+    Datapoints are passed through shared memory. The workers are fresh processes, started by the first iteration.
 
     Args:
         ds: the data flow.
-        num_proc: how many workers.
-        hwm: how many datapoints each worker is ahead at most; by default as many as fit into 64 MB.
+        num_proc: the number of workers.
+        hwm: the maximum number of prefetched datapoints per worker; by default as many as fit into 64 MB.
     """
 
     @with_older_names
@@ -132,12 +132,12 @@ class MultiProcessRunnerZMQ(WholeFlowRunner[WorkerProcess], tpk.dataflow.MultiPr
 
 
 class MultiProcessRunner(WholeFlowRunner[WorkerProcess], tpk.dataflow.MultiProcessRunner):
-    """Run a data flow in worker processes, each of which runs all of it; the same as `MultiProcessRunnerZMQ`.
+    """Run a whole data flow in each of several worker processes; the same as `MultiProcessRunnerZMQ`.
 
     Args:
         ds: the data flow.
-        num_prefetch: how many datapoints all workers together are ahead at most.
-        num_proc: how many workers.
+        num_prefetch: the maximum number of prefetched datapoints, over all workers.
+        num_proc: the number of workers.
     """
 
     @with_older_names
@@ -149,11 +149,11 @@ class MultiProcessRunner(WholeFlowRunner[WorkerProcess], tpk.dataflow.MultiProce
 
 
 class PrefetchOnGPUs(MultiProcessRunnerZMQ):
-    """Run a data flow in worker processes, each of which sees one GPU. Scripts from before 2019 use it.
+    """Run a whole data flow in each of several worker processes that see one GPU each, for scripts from before 2019.
 
     Args:
         ds: the data flow.
-        gpus: the number of the GPU of each worker.
+        gpus: the GPU number of each worker.
     """
 
     def __init__(self, ds: Iterable[Any], gpus: Sequence[int]) -> None:
@@ -175,12 +175,12 @@ class _OnGPU(_Whole):
 
 
 class MultiThreadRunner(WholeFlowRunner[FlowThread], tpk.dataflow.MultiThreadRunner):
-    """Run data flows in threads, each of which runs one of its own; see `tpk.dataflow.MultiThreadRunner`.
+    """Run a separate data flow in each of several threads; see `tpk.dataflow.MultiThreadRunner`.
 
     Args:
-        get_df: called once for each thread; returns a data flow that has nothing in common with the others.
-        num_prefetch: how many datapoints all threads together are ahead at most.
-        num_thread: how many threads.
+        get_df: called once per thread; returns a data flow that shares nothing with the others.
+        num_prefetch: the maximum number of prefetched datapoints, over all threads.
+        num_thread: the number of threads.
     """
 
     @with_older_names
@@ -192,7 +192,7 @@ class MultiThreadRunner(WholeFlowRunner[FlowThread], tpk.dataflow.MultiThreadRun
 
 
 def _for_each_of(count: int, number: int) -> int:
-    """Return the share of a worker, rounded up; what is no number of workers is told of elsewhere."""
+    """Return a worker's share, rounded up; an invalid number of workers is reported elsewhere."""
     return -(-number // count) if count > 0 else number
 
 
@@ -211,8 +211,8 @@ class _Plasma(ProxyDataFlow):
 
 
 class PlasmaPutData(_Plasma):
-    """Put datapoints into plasma, which is gone: an error that says what to do."""
+    """Raise an error: plasma, where this put datapoints, no longer exists."""
 
 
 class PlasmaGetData(_Plasma):
-    """Get datapoints from plasma, which is gone: an error that says what to do."""
+    """Raise an error: plasma, from which this got datapoints, no longer exists."""

@@ -26,7 +26,7 @@ Function = Callable[[Any], Any]
 
 
 class _ParallelMapData(ParallelMap, ProxyDataFlow):
-    """Base of the maps: as long as the data flow that they were given, and without end unless they are strict."""
+    """Base of the maps: they keep the length of the given data flow, and are infinite unless `strict`."""
 
     _mapped: Any
 
@@ -40,18 +40,18 @@ class _ParallelMapData(ParallelMap, ProxyDataFlow):
 
 
 class MultiThreadMapData(_ParallelMapData, tpk.dataflow.MultiThreadMapData):
-    """As `MapData`, with a function that runs in threads; datapoints come in the order of the data flow.
+    """`MapData` with a function that runs in threads; the order of datapoints is preserved.
 
     Args:
         ds: the data flow.
-        num_thread: how many threads.
-        map_func: takes a datapoint, a shallow copy that it may change; returns a datapoint, or None to drop it.
-        buffer_size: how many datapoints are under way at most.
-        strict: whether an iteration ends with the data flow. Otherwise it goes on with the next pass, without end, and
-            does not wait for the end of one.
+        num_thread: the number of threads.
+        map_func: takes a shallow copy of the datapoint, which it may change; returns a datapoint, or None to drop it.
+        buffer_size: the maximum number of datapoints in flight.
+        strict: whether an iteration ends with the data flow. Otherwise it is infinite, and continues into the next pass
+            without waiting for the end of the current one.
 
     Raises:
-        ConfigError: `num_thread` or `map_func` is missing, or none.
+        ConfigError: `num_thread` or `map_func` is missing or invalid.
     """
 
     @with_older_names
@@ -74,20 +74,20 @@ ThreadedMapData = MultiThreadMapData
 
 
 class MultiProcessMapData(_ParallelMapData, tpk.dataflow.MultiProcessMapData):
-    """As `MapData`, with a function that runs in worker processes; datapoints come in the order of the data flow.
+    """`MapData` with a function that runs in worker processes; the order of datapoints is preserved.
 
-    They travel through shared memory; the workers are fresh processes.
+    Datapoints are passed through shared memory; the workers are fresh processes.
 
     Args:
         ds: the data flow.
-        num_proc: how many processes.
-        map_func: takes a datapoint, returns a datapoint, or None to drop it.
-        buffer_size: how many datapoints are under way at most.
-        strict: whether an iteration ends with the data flow. Otherwise it goes on with the next pass, without end, and
-            does not wait for the end of one.
+        num_proc: the number of processes.
+        map_func: takes a datapoint; returns a datapoint, or None to drop it.
+        buffer_size: the maximum number of datapoints in flight.
+        strict: whether an iteration ends with the data flow. Otherwise it is infinite, and continues into the next pass
+            without waiting for the end of the current one.
 
     Raises:
-        ConfigError: `num_proc` or `map_func` is missing, or none.
+        ConfigError: `num_proc` or `map_func` is missing or invalid.
     """
 
     @with_older_names
@@ -110,16 +110,16 @@ MultiProcessMapDataZMQ = MultiProcessMapData
 
 
 class MultiProcessMapAndBatchData(_ParallelMapData, tpk.dataflow.MultiProcessMapData):
-    """Apply a function to each datapoint, and put the results together as batches, both in worker processes.
+    """Apply a function to each datapoint and batch the results, both in worker processes.
 
-    An iteration goes on with the next pass over the data flow, without end.
+    An iteration is infinite: it continues into the next pass over the data flow.
 
     Args:
         ds: the data flow.
-        num_proc: how many processes.
-        map_func: takes a datapoint, returns a datapoint, or None to drop it.
-        batch_size: how many datapoints a batch has.
-        buffer_size: how many datapoints are under way at most; by default those of ten batches.
+        num_proc: the number of processes.
+        map_func: takes a datapoint; returns a datapoint, or None to drop it.
+        batch_size: the number of datapoints in a batch.
+        buffer_size: the maximum number of datapoints in flight; by default ten batches.
     """
 
     @with_older_names
@@ -156,7 +156,7 @@ class _Groups(tpk.dataflow.StatefulProxyDataFlow, DataFlow):
 
 
 class _MapAndBatch:
-    """What a worker does with a list of datapoints; where some are dropped, it keeps the rest for the next batch."""
+    """Maps a list of datapoints in a worker; if some are dropped, keeps the rest for the next batch."""
 
     def __init__(self, func: Function, batch_size: int) -> None:
         self.func, self.batch_size = func, batch_size
@@ -172,5 +172,5 @@ class _MapAndBatch:
 
 def _needed(owner: str, name: str, number: int | None, map_func: Function | None) -> tuple[int, Function]:
     if number is None or map_func is None:
-        raise ConfigError(f"{owner} takes {name}= and map_func=: how many work, and what they do")
+        raise ConfigError(f"{owner} takes {name}= (the number of workers) and map_func= (what they run)")
     return number, OnCopy(map_func) if callable(map_func) else map_func

@@ -18,7 +18,7 @@ class DataFromList(DrawsFromRandomState, tpk.dataflow.DataFromList, RNGDataFlow)
 
     Args:
         lst: the list.
-        shuffle: whether each pass has an order of its own.
+        shuffle: whether to shuffle before each pass.
     """
 
     def __init__(self, lst: Sequence[Any], shuffle: bool = True) -> None:
@@ -35,10 +35,10 @@ class FakeData(DrawsFromRandomState, tpk.dataflow.FakeData, RNGDataFlow):
 
     Args:
         shapes: the shape of each component; also a `tf.TensorShape`.
-        size: how many datapoints a pass has.
-        random: whether each datapoint is made anew; otherwise a pass delivers one again and again.
-        dtype: of all components, or a list of one for each.
-        domain: the least number, and the one that all are below; or a list of such pairs, one for each component.
+        size: the number of datapoints in a pass.
+        random: whether to generate each datapoint anew; otherwise a pass repeats the same one.
+        dtype: the dtype of all components, or a list with one for each.
+        domain: the range ``(low, high)`` of the values, without `high` itself, or a list with one for each component.
     """
 
     def __init__(
@@ -71,10 +71,10 @@ class FakeData(DrawsFromRandomState, tpk.dataflow.FakeData, RNGDataFlow):
 
 
 class DataFromQueue(tpk.dataflow.DataFromQueue, DataFlow):
-    """What somebody puts into a queue; see `tpk.dataflow.DataFromQueue`.
+    """Datapoints from a queue; see `tpk.dataflow.DataFromQueue`.
 
     Args:
-        queue: it has ``get(timeout=...)``.
+        queue: an object with ``get(timeout=...)``.
     """
 
     def __init__(self, queue: Any) -> None:
@@ -82,10 +82,10 @@ class DataFromQueue(tpk.dataflow.DataFromQueue, DataFlow):
 
 
 class DataFromGenerator(tpk.dataflow.DataFromGenerator, DataFlow):
-    """What a function yields, or an iterable delivers; see `tpk.dataflow.DataFromGenerator`.
+    """Datapoints from a generator function or an iterable; see `tpk.dataflow.DataFromGenerator`.
 
     Args:
-        gen: a function without arguments that returns an iterable, which each pass calls; or an iterable.
+        gen: a function without arguments that returns an iterable and is called by each pass; or an iterable.
     """
 
     def __init__(self, gen: Callable[[], Iterable[Any]] | Iterable[Any]) -> None:
@@ -93,10 +93,10 @@ class DataFromGenerator(tpk.dataflow.DataFromGenerator, DataFlow):
 
 
 class DataFromIterable(tpk.dataflow.DataFromIterable, DataFlow):
-    """What an iterable delivers; see `tpk.dataflow.DataFromIterable`.
+    """Datapoints from an iterable; see `tpk.dataflow.DataFromIterable`.
 
     Args:
-        iterable: of datapoints.
+        iterable: an iterable of datapoints.
     """
 
     def __init__(self, iterable: Iterable[Any]) -> None:

@@ -1,7 +1,8 @@
-"""Data flows in other processes, or on other machines, by ZeroMQ.
+"""Data flows in other processes or on other machines, over ZeroMQ.
 
-The wire is that of tensorpack 0.11: either side may be tensorpack itself. Datapoints are pickled, and a pickle can run
-any code; nobody asks who sends. So use it within a private network only; `tpk_zmq.RemoteDataZMQ` asks for a key.
+The protocol is tensorpack 0.11's: either side may be tensorpack itself. Datapoints are pickled, a pickle can run any
+code, and senders are not authenticated. So use it only within a private network; `tpk_zmq.RemoteDataZMQ` requires a
+key.
 """
 
 from __future__ import annotations
@@ -20,22 +21,22 @@ from tpk_tensorpack.utils.serialize import dumps, loads
 __all__ = ["RemoteDataZMQ", "send_dataflow_zmq"]
 
 _LOOK_EVERY_MS = 1000
-"""How often what waits looks whether a signal came, such as that of Ctrl-C."""
+"""How often a blocked call checks for signals such as Ctrl-C."""
 
 
 def send_dataflow_zmq(df: Any, addr: str, hwm: int = 50, format: str | None = None, bind: bool = False) -> None:
-    """Send a data flow, over and over, to a `RemoteDataZMQ`; it does not return.
+    """Send a data flow repeatedly to a `RemoteDataZMQ`; it does not return.
 
     Args:
         df: the data flow.
         addr: ``"tcp://host:port"`` or ``"ipc:///path"``.
-        hwm: how many datapoints wait at most until the receiver takes them.
+        hwm: the maximum number of datapoints that wait for the receiver.
         format: None.
-        bind: whether the receiver connects here, rather than this one to the receiver.
+        bind: whether to listen here for the receiver, instead of connecting to it.
 
     Raises:
-        ConfigError: pyzmq is not installed, the address cannot be used, or `format` is another one.
-        InputError: the data flow has no datapoint.
+        ConfigError: pyzmq is not installed, the address cannot be used, or `format` is not None.
+        InputError: the data flow is empty.
     """
     zmq = _zmq("send_dataflow_zmq")
     check_iterable(df, "send_dataflow_zmq")
@@ -66,21 +67,21 @@ def send_dataflow_zmq(df: Any, addr: str, hwm: int = 50, format: str | None = No
 
 
 class RemoteDataZMQ(DataFlow):
-    """What `send_dataflow_zmq` of other processes sends. It never ends.
+    """Receives the datapoints that `send_dataflow_zmq` sends from other processes. It never ends.
 
     Args:
-        addr1: where to receive: ``"tcp://*:port"``, ``"ipc:///path"``.
-        addr2: another address, of another protocol, say.
-        hwm: how many datapoints wait at most for each address.
-        bind: whether senders connect here, rather than this one to a sender.
+        addr1: the address to receive from: ``"tcp://*:port"``, ``"ipc:///path"``.
+        addr2: a second address, for example of another protocol.
+        hwm: the maximum number of waiting datapoints per address.
+        bind: whether to listen here for senders, instead of connecting to one.
 
     Attributes:
-        cnt1: how many datapoints came by `addr1`.
-        cnt2: how many came by `addr2`.
+        cnt1: the number of datapoints received from `addr1`.
+        cnt2: the number received from `addr2`.
 
     Raises:
-        ConfigError: pyzmq is not installed; or (in the iteration) an address cannot be used.
-        InputError: (in the iteration) what came is no datapoint.
+        ConfigError: pyzmq is not installed, or (when iterating) an address cannot be used.
+        InputError: (when iterating) a message is not a datapoint.
     """
 
     refills_arrays = False
@@ -95,7 +96,7 @@ class RemoteDataZMQ(DataFlow):
         self.cnt1 = self.cnt2 = 0
 
     def reset_state(self) -> None:
-        """Count from 0."""
+        """Reset the counters."""
         self.cnt1 = self.cnt2 = 0
 
     def __iter__(self) -> Iterator[Any]:
@@ -127,10 +128,10 @@ class RemoteDataZMQ(DataFlow):
 def _datapoint(received: bytes) -> Any:
     try:
         return loads(received)
-    except Exception as error:  # What pickle raises for bytes that are none can be anything.
+    except Exception as error:  # pickle can raise anything for invalid bytes
         raise InputError(
-            f"RemoteDataZMQ got {len(received)} bytes that are no datapoint of send_dataflow_zmq ({error}). Has the "
-            "sender the same TENSORPACK_SERIALIZE?"
+            f"RemoteDataZMQ got {len(received)} bytes that send_dataflow_zmq did not send ({error}). Does the "
+            "sender use the same TENSORPACK_SERIALIZE?"
         ) from error
 
 

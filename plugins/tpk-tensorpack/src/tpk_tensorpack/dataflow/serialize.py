@@ -1,7 +1,7 @@
-"""Files of whole data flows, as tensorpack writes and reads them.
+"""Write whole data flows to files, and read them, in tensorpack's formats.
 
-LMDB and TFRecord hold datapoints as `tpk_tensorpack.utils.serialize.dumps` makes them: pickled. A pickle can run any
-code, so read your own files only. Files of tensorpack are read here, and those that are written here by tensorpack.
+LMDB and TFRecord hold datapoints as pickled by `tpk_tensorpack.utils.serialize.dumps`. A pickle can run any code, so
+read only files that you trust. The files are compatible with tensorpack in both directions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FIRST_SIZE = 1 << 26
 
 
 class LMDBSerializer:
-    """Writes a data flow to an LMDB file, and reads it.
+    """Writes a data flow to an LMDB file and reads it.
 
     Example:
         ```python
@@ -43,11 +43,11 @@ class LMDBSerializer:
 
         Args:
             df: the data flow.
-            path: a file that is not there.
-            write_frequency: after how many datapoints they are written to the disk.
+            path: a new file.
+            write_frequency: the number of datapoints between two writes to disk.
 
         Raises:
-            ConfigError: lmdb is not installed, or something is at `path`.
+            ConfigError: lmdb is not installed, or `path` exists.
         """
         lmdb = _library("lmdb", "lmdb", "LMDBSerializer")
         with (
@@ -70,18 +70,18 @@ class LMDBSerializer:
         """Return the data flow.
 
         Args:
-            path: what `save` wrote.
-            shuffle: whether each pass has an order of its own.
+            path: a file written by `save`.
+            shuffle: whether to shuffle before each pass.
 
         Raises:
             ConfigError: lmdb is not installed.
-            InputError: there is no such file, or it is damaged.
+            InputError: the file is missing or damaged.
         """
         return LMDBDataDecoder(LMDBData(path, shuffle=shuffle), lambda _, value: loads(value))
 
 
 class NumpySerializer:
-    """Writes a data flow to an ``.npz`` file as a whole, and reads it into memory."""
+    """Writes a whole data flow to an ``.npz`` file and reads it into memory."""
 
     @staticmethod
     def save(df: Any, path: str) -> None:
@@ -89,10 +89,10 @@ class NumpySerializer:
 
         Args:
             df: the data flow.
-            path: a file that is not there.
+            path: a new file.
 
         Raises:
-            ConfigError: something is at `path`.
+            ConfigError: `path` exists.
         """
         points = list(datapoints_with_progress(df, os.fspath(path), "NumpySerializer"))
         buffer = np.empty(len(points), object)
@@ -106,11 +106,11 @@ class NumpySerializer:
         """Return the data flow.
 
         Args:
-            path: what `save` wrote.
-            shuffle: whether each pass has an order of its own.
+            path: a file written by `save`.
+            shuffle: whether to shuffle before each pass.
 
         Raises:
-            InputError: there is no such file, or it is damaged.
+            InputError: the file is missing or damaged.
         """
         try:
             with np.load(path, allow_pickle=True) as file:
@@ -121,7 +121,7 @@ class NumpySerializer:
 
 
 class TFRecordSerializer:
-    """Writes a data flow to a TFRecord file, and reads it in that order."""
+    """Writes a data flow to a TFRecord file and reads it in the same order."""
 
     @staticmethod
     def save(df: Any, path: str) -> None:
@@ -129,10 +129,10 @@ class TFRecordSerializer:
 
         Args:
             df: the data flow.
-            path: a file that is not there.
+            path: a new file.
 
         Raises:
-            ConfigError: something is at `path`.
+            ConfigError: `path` exists.
         """
         import tensorflow as tf
 
@@ -148,11 +148,11 @@ class TFRecordSerializer:
         """Return the data flow.
 
         Args:
-            path: what `save` wrote.
-            size: how many datapoints a pass has; by default those of the file, and no length.
+            path: a file written by `save`.
+            size: the number of datapoints in a pass; by default all in the file, without a length.
 
         Raises:
-            InputError: there is no such file; or (in the iteration) it is damaged.
+            InputError: the file is missing, or (when iterating) damaged.
         """
         flow = _Records(path)
         return flow if size is None else FixedSizeData(flow, size)
@@ -177,20 +177,21 @@ class _Records(DataFlow):
 
 
 class HDF5Serializer:
-    """Writes the components of a data flow to data sets of an HDF5 file, and reads them into memory."""
+    """Writes the components of a data flow to the data sets of an HDF5 file and reads them into memory."""
 
     @staticmethod
     def save(df: Any, path: str, data_paths: Sequence[str]) -> None:
         """Write one pass.
 
         Args:
-            df: the data flow, whose components have one shape each.
-            path: a file that is not there.
-            data_paths: the name of a data set for each component.
+            df: the data flow; each of its components has a fixed shape.
+            path: a new file.
+            data_paths: the name of the data set for each component.
 
         Raises:
-            ConfigError: h5py is not installed, or something is at `path`.
-            InputError: there is no datapoint, or some have another number of components, or do not fit together.
+            ConfigError: h5py is not installed, or `path` exists.
+            InputError: the data flow is empty, or some datapoints have a different number of components or do not fit
+                together.
         """
         h5py = _library("h5py", "h5py", "HDF5Serializer")
         points = list(datapoints_with_progress(df, os.fspath(path), "HDF5Serializer"))
@@ -210,12 +211,12 @@ class HDF5Serializer:
         """Return the data flow.
 
         Args:
-            path: what `save` wrote.
+            path: a file written by `save`.
             data_paths: the data sets.
-            shuffle: whether each pass has an order of its own.
+            shuffle: whether to shuffle before each pass.
 
         Raises:
             ConfigError: h5py is not installed.
-            InputError: there is no such file or data set, or it is damaged.
+            InputError: the file or a data set is missing, or the file is damaged.
         """
         return HDF5Data(path, data_paths, shuffle=shuffle)

@@ -1,4 +1,4 @@
-"""tensorpack's `graph_builder`: towers, gradients, and where variables are placed."""
+"""tensorpack's `graph_builder`: towers, gradients and the placement of variables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The builders of distributed trainers, which are not here: the trainers are."""
+"""The distributed builders, which are not supported; the distributed trainers are."""
 
 from __future__ import annotations
 

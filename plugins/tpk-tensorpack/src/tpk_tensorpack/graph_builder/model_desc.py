@@ -1,4 +1,4 @@
-"""Models as classes, where they were before they were part of `train`."""
+"""The former module of model classes, which are now in `train`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Builders of graphs with several towers, for trainers of one's own.
+"""Builders of graphs with several towers, for custom trainers.
 
-The trainers of this package use the strategies of tpk in their place, which do the same.
+This package's own trainers use the equivalent strategies of tpk instead.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ Device = str | Callable[[Any], str]
 
 
 class GraphBuilder(abc.ABC):
-    """The base of what builds a graph."""
+    """Base class of graph builders."""
 
     @abc.abstractmethod
     def build(*args: Any, **kwargs: Any) -> Any:
-        """Build it."""
+        """Build the graph."""
 
 
 class DataParallelBuilder(GraphBuilder):
-    """The base of what builds towers that train on different data.
+    """Base class of builders of towers that train on different data.
 
     Args:
-        towers: the numbers of the GPUs, one for each tower; or how many.
+        towers: the GPU number of each tower, or the number of towers.
 
     Raises:
-        ConfigError: they are none of these.
+        ConfigError: `towers` is neither.
     """
 
     def __init__(self, towers: int | Sequence[int]) -> None:
@@ -61,18 +61,18 @@ class DataParallelBuilder(GraphBuilder):
     ) -> list[Any]:
         """Call a function under the `TrainTowerContext` of each tower; return what it returns.
 
-        The towers are called ``tower0``, ``tower1``, ….
+        The towers are named ``tower0``, ``tower1``, ….
 
         Args:
-            towers: the numbers of the GPUs, one for each tower.
+            towers: the GPU number of each tower.
             func: builds a tower.
-            devices: for each tower a device, or a function that places ops; by default its GPU. Where there is no such
-                device, a session with ``allow_soft_placement`` places the ops.
-            use_vs: for each tower whether it has a variable scope of its own, called like the tower; else it shares
-                the variables of the first one. By default none has.
+            devices: for each tower a device, or a function that places ops; by default the tower's GPU. If the device
+                does not exist, a session with ``allow_soft_placement`` places the ops.
+            use_vs: for each tower, whether it has its own variable scope, named like the tower, instead of sharing the
+                variables of the first tower. By default all of them share.
 
         Raises:
-            ConfigError: there are not as many of one as of the others.
+            ConfigError: the lists have different lengths.
 
         Example:
             ```python
@@ -86,19 +86,19 @@ class DataParallelBuilder(GraphBuilder):
 
     @staticmethod
     def build_on_towers(*args: Any, **kwargs: Any) -> list[Any]:
-        """Do what `call_for_each_tower` does."""
+        """Call `call_for_each_tower`."""
         return DataParallelBuilder.call_for_each_tower(*args, **kwargs)
 
 
 class SyncMultiGPUParameterServerBuilder(DataParallelBuilder):
-    """Builds towers that share the variables; the means of their gradients are applied once.
+    """Builds towers that share variables; the mean gradients are applied once.
 
     Args:
-        towers: the numbers of the GPUs.
-        ps_device: where the variables are: ``"cpu"``, or ``"gpu"`` for the least loaded one.
+        towers: the GPU number of each tower.
+        ps_device: where to place variables: ``"cpu"``, or ``"gpu"`` for the least loaded GPU.
 
     Raises:
-        ConfigError: one of them is not as it should be.
+        ConfigError: an argument is invalid.
     """
 
     def __init__(self, towers: int | Sequence[int], ps_device: str) -> None:
@@ -106,29 +106,29 @@ class SyncMultiGPUParameterServerBuilder(DataParallelBuilder):
         self.ps_device = as_ps_device(type(self).__name__, ps_device)
 
     def call_for_each_tower(self, tower_fn: Callable[[], Gradients]) -> list[Gradients]:  # type: ignore[override]
-        """Build the towers; return for each the pairs of a gradient and its variable that `tower_fn` returns."""
+        """Build the towers; return the pairs of gradient and variable that `tower_fn` returns for each tower."""
         return _gradients_of(self, _build_towers(self.towers, tower_fn, _placed(self.towers, self.ps_device)))
 
     def build(self, grad_list: Sequence[Gradients], get_opt_fn: Callable[[], Any]) -> Any:  # type: ignore[override]
-        """Return the op that applies the means of gradients.
+        """Return the op that applies the mean gradients.
 
         Args:
-            grad_list: what `call_for_each_tower` returned.
+            grad_list: the result of `call_for_each_tower`.
             get_opt_fn: returns the optimizer.
         """
         return get_opt_fn().apply_gradients(aggregate_grads_colocate(grad_list), name="train_op")
 
 
 class SyncMultiGPUReplicatedBuilder(DataParallelBuilder):
-    """Builds towers with variables of their own, which all apply the means, or sums, of the gradients.
+    """Builds towers with separate variables; each applies the mean or sum of all gradients.
 
     Args:
-        towers: the numbers of the GPUs.
-        average: whether gradients are averaged, else summed up.
+        towers: the GPU number of each tower.
+        average: whether to average the gradients instead of adding them up.
         mode: see `allreduce_grads`.
 
     Raises:
-        ConfigError: one of them is not as it should be.
+        ConfigError: an argument is invalid.
     """
 
     def __init__(self, towers: int | Sequence[int], average: bool, mode: str | None) -> None:
@@ -138,7 +138,7 @@ class SyncMultiGPUReplicatedBuilder(DataParallelBuilder):
         self._created: list[list[Any]] = []
 
     def call_for_each_tower(self, tower_fn: Callable[[], Gradients]) -> list[Gradients]:  # type: ignore[override]
-        """Build the towers; return for each the pairs of a gradient and its variable that `tower_fn` returns."""
+        """Build the towers; return the pairs of gradient and variable that `tower_fn` returns for each tower."""
         use_vs = [index > 0 for index in range(len(self.towers))]
         built = _build_towers(self.towers, tower_fn, None, use_vs)
         self._created = [list(tower.created) for tower in built]
@@ -147,13 +147,13 @@ class SyncMultiGPUReplicatedBuilder(DataParallelBuilder):
     def build(  # type: ignore[override]
         self, grad_list: Sequence[Gradients], get_opt_fn: Callable[[], Any]
     ) -> tuple[Any, Any]:
-        """Return the op that trains all towers, and the one that gives all of them the variables of the first.
+        """Return the op that trains all towers, and the op that copies the first tower's variables to the others.
 
-        The second one is to be run once the variables have their initial or restored values. The variables of the
-        other towers, and of their optimizers, are local ones.
+        Run the second op after the variables have been initialized or restored. The variables of the other towers, and
+        of their optimizers, are local variables.
 
         Args:
-            grad_list: what `call_for_each_tower` returned.
+            grad_list: the result of `call_for_each_tower`.
             get_opt_fn: returns the optimizer; the other towers get copies of it.
         """
         grads, variables = split_grad_list(grad_list)
@@ -173,10 +173,10 @@ class SyncMultiGPUReplicatedBuilder(DataParallelBuilder):
         return tf.group(*train_ops, name="train_op"), post_init_op
 
     def _replicate(self, state_of_towers: Sequence[Sequence[Any]]) -> None:
-        """Make the variables of all but the first tower local ones, and ops that copy those of the first to them.
+        """Make the variables of all towers except the first local, with ops that copy the first tower's to them.
 
         Args:
-            state_of_towers: what the optimizer of each tower has made: all of them have made the same in one order.
+            state_of_towers: the variables that the optimizer of each tower has created, in the same order in each.
         """
         main = {variable_name(variable): variable for variable in self._created[0]}
         with tf.name_scope("sync_variables"):
@@ -194,14 +194,14 @@ class SyncMultiGPUReplicatedBuilder(DataParallelBuilder):
 
 
 class AsyncMultiGPUBuilder(DataParallelBuilder):
-    """Builds towers that share the variables, and update them by themselves.
+    """Builds towers that share variables and update them independently.
 
     Args:
-        towers: the numbers of the GPUs.
-        scale_gradient: whether gradients are divided by the number of towers.
+        towers: the GPU number of each tower.
+        scale_gradient: whether to divide gradients by the number of towers.
 
     Raises:
-        ConfigError: `towers` is not as it should be.
+        ConfigError: `towers` is invalid.
     """
 
     def __init__(self, towers: int | Sequence[int], scale_gradient: bool = True) -> None:
@@ -209,16 +209,16 @@ class AsyncMultiGPUBuilder(DataParallelBuilder):
         self._scale_gradient = scale_gradient
 
     def call_for_each_tower(self, tower_fn: Callable[[], Gradients]) -> list[Gradients]:  # type: ignore[override]
-        """Build the towers; return for each the pairs of a gradient and its variable that `tower_fn` returns."""
+        """Build the towers; return the pairs of gradient and variable that `tower_fn` returns for each tower."""
         return _gradients_of(self, _build_towers(self.towers, tower_fn, _placed(self.towers, "cpu")))
 
     def build(  # type: ignore[override]
         self, grad_list: Sequence[Gradients], get_opt_fn: Callable[[], Any]
     ) -> list[Any]:
-        """Return for each tower the op that applies its gradients.
+        """Return the op that applies the gradients of each tower.
 
         Args:
-            grad_list: what `call_for_each_tower` returned.
+            grad_list: the result of `call_for_each_tower`.
             get_opt_fn: returns the optimizer.
         """
         optimizer = get_opt_fn()
@@ -230,10 +230,10 @@ class AsyncMultiGPUBuilder(DataParallelBuilder):
 
 
 def as_gpus(owner: str, argument: str, value: Any) -> list[int]:
-    """Return the numbers of GPUs that are meant by a count, or by these numbers.
+    """Return GPU numbers from a count or a list of numbers.
 
     Raises:
-        ConfigError: it is none of the two.
+        ConfigError: `value` is neither.
     """
     is_count = isinstance(value, int) and not isinstance(value, bool)
     numbers: Any = range(value) if is_count else value
@@ -243,13 +243,13 @@ def as_gpus(owner: str, argument: str, value: Any) -> list[int]:
         gpus = []
     if not gpus or min(gpus) < 0 or len(set(gpus)) < len(gpus):
         raise tpk.ConfigError(
-            f"{owner}({argument}={value!r}): expected how many GPUs, or a list of their numbers, such as [0, 1]"
+            f"{owner}({argument}={value!r}): expected the number of GPUs, or a list of GPU numbers, such as [0, 1]"
         )
     return gpus
 
 
 def as_ps_device(owner: str, ps_device: str) -> str:
-    """Return where shared variables are.
+    """Return the placement of shared variables.
 
     Raises:
         ConfigError: it is neither ``"cpu"`` nor ``"gpu"``.
@@ -271,7 +271,7 @@ def _build_towers(
     if not len(gpus) == len(places) == len(owns):
         raise tpk.ConfigError(
             f"call_for_each_tower: {len(gpus)} towers, {len(places)} devices and {len(owns)} values of use_vs: "
-            "expected as many of each"
+            "expected the same number of each"
         )
     names = [f"tower{index}" for index in range(len(gpus))]
     vs_names = [name if own else "" for name, own in zip(names, owns, strict=True)]
@@ -279,14 +279,14 @@ def _build_towers(
 
 
 def _placed(towers: Sequence[int], ps_device: str) -> list[Device]:
-    """A device function for each tower, which share the account of the bytes."""
+    """Return a device function for each tower; they share the byte counts."""
     devices = [f"/gpu:{tower}" for tower in towers]
     setter = LeastLoadedDeviceSetter(devices[0], devices if ps_device == "gpu" else ["/cpu:0"])
     return [setter.for_worker(device) for device in devices]
 
 
 def _gradients_of(owner: Any, built: Sequence[Any]) -> list[Gradients]:
-    """The gradients that towers have returned, of the same variables, without those that are None."""
+    """Return the gradients of the same variables from all towers, without those that are None."""
     found = []
     for tower in built:
         if not isinstance(tower.output, list | tuple) or not all(len(pair) == 2 for pair in tower.output):
@@ -298,6 +298,6 @@ def _gradients_of(owner: Any, built: Sequence[Any]) -> list[Gradients]:
     if not found[0] or len({len(pairs) for pairs in found}) > 1:
         raise tpk.ConfigError(
             f"{type(owner).__name__}.call_for_each_tower: the towers have {[len(pairs) for pairs in found]} gradients; "
-            "expected as many of each, of the same variables"
+            "expected the same variables in each"
         )
     return found

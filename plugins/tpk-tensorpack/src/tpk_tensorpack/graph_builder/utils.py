@@ -1,4 +1,4 @@
-"""Placement of variables on devices, and gradients of several towers that become one."""
+"""Place variables on devices, and combine the gradients of several towers."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ __getattr__ = not_here(
 )
 
 Gradients = list[tuple[Any, Any]]
-"""Pairs of a gradient and its variable, of one tower."""
+"""The pairs of gradient and variable of one tower."""
 
 MODES = ("nccl", "cpu", "gpu", "hierarchical")
-"""How gradients are all-reduced: the values are the same, up to rounding."""
+"""Algorithms to all-reduce gradients: their results are equal up to rounding."""
 
 
 class LeastLoadedDeviceSetter(tpk.LeastLoadedDeviceSetter):
-    """A device function that puts each variable on the least loaded device; see `tpk.LeastLoadedDeviceSetter`."""
+    """A device function that places each variable on the least loaded device; see `tpk.LeastLoadedDeviceSetter`."""
 
     def place_with_balance(self, op: Any) -> str:
-        """Return the device of a variable: that with the fewest bytes, which are then counted there."""
+        """Return the device with the fewest bytes of variables, and add this variable to its count."""
         return self(op)
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ def split_grad_list(grad_list: Sequence[Gradients]) -> tuple[list[list[Any]], li
     """Return the gradients of each tower, and the variables of each tower.
 
     Args:
-        grad_list: for each tower, pairs of a gradient and its variable.
+        grad_list: for each tower, its pairs of gradient and variable.
     """
     return (
         [[gradient for gradient, _ in pairs] for pairs in grad_list],
@@ -54,20 +54,20 @@ def split_grad_list(grad_list: Sequence[Gradients]) -> tuple[list[list[Any]], li
 
 
 def merge_grad_list(all_grads: Sequence[Sequence[Any]], all_vars: Sequence[Sequence[Any]]) -> list[Gradients]:
-    """Return for each tower pairs of a gradient and its variable: the inverse of `split_grad_list`."""
+    """Return pairs of gradient and variable for each tower: the inverse of `split_grad_list`."""
     return [list(zip(grads, variables, strict=True)) for grads, variables in zip(all_grads, all_vars, strict=True)]
 
 
 def allreduce_grads(all_grads: Sequence[Sequence[Any]], average: bool, mode: str = "nccl") -> list[list[Any]]:
-    """Return the sums or means of gradients over towers, for each tower, on the devices of its gradients.
+    """Return the sums or means of gradients over towers, for each tower, on the device of its gradients.
 
     Args:
-        all_grads: for each tower its gradients.
+        all_grads: the gradients of each tower.
         average: whether to return means.
-        mode: ``"nccl"``, ``"cpu"``, ``"gpu"`` or ``"hierarchical"``. Without GPUs, all of them add up on CPUs.
+        mode: ``"nccl"``, ``"cpu"``, ``"gpu"`` or ``"hierarchical"``. Without GPUs, all modes run on CPUs.
 
     Raises:
-        ConfigError: there is no such mode.
+        ConfigError: the mode is unknown.
 
     Example:
         ```python
@@ -84,10 +84,10 @@ def allreduce_grads(all_grads: Sequence[Sequence[Any]], average: bool, mode: str
 def allreduce_grads_hierarchical(
     all_grads: Sequence[Sequence[Any]], devices: Sequence[str], average: bool = False
 ) -> list[list[Any]]:
-    """Return the sums or means of gradients over towers, for each tower; the devices take turns to compute them.
+    """Return the sums or means of gradients over towers, for each tower; the work is spread over the devices.
 
     Args:
-        all_grads: for each tower its gradients.
+        all_grads: the gradients of each tower.
         devices: the device of each tower.
         average: whether to return means.
     """
@@ -98,11 +98,11 @@ def allreduce_grads_hierarchical(
 def allreduce_grads_naive(
     all_grads: Sequence[Sequence[Any]], devices: Sequence[str] | None = None, average: bool = True
 ) -> list[Any]:
-    """Return the sums or means of gradients over towers, once.
+    """Return the sums or means of gradients over towers.
 
     Args:
-        all_grads: for each tower its gradients.
-        devices: where to compute them, in turn; by default on the device of the scope around.
+        all_grads: the gradients of each tower.
+        devices: the devices to compute them on, in turn; by default the current device scope.
         average: whether to return means.
     """
     reduced = []
@@ -114,10 +114,10 @@ def allreduce_grads_naive(
 
 
 def aggregate_grads_colocate(all_grads: Sequence[Gradients], average: bool = True) -> Gradients:
-    """Return the sums or means of the gradients of each variable, on its device.
+    """Return the sum or mean of each variable's gradients, on the variable's device.
 
     Args:
-        all_grads: for each tower pairs of a gradient and its variable, which the towers share.
+        all_grads: for each tower, its pairs of gradient and shared variable.
         average: whether to return means.
     """
     reduced = []
@@ -131,10 +131,10 @@ def aggregate_grads_colocate(all_grads: Sequence[Gradients], average: bool = Tru
 
 @contextmanager
 def override_to_local_variable(enable: bool = True) -> Iterator[None]:
-    """Within the context, variables that are created become local ones, which are neither saved nor trained.
+    """Within the context, new variables become local variables, which are neither saved nor trained.
 
     Args:
-        enable: whether they do.
+        enable: whether the context has an effect.
     """
     with record_variables() as created:
         yield
@@ -143,10 +143,10 @@ def override_to_local_variable(enable: bool = True) -> Iterator[None]:
 
 
 def as_mode(mode: str | None) -> str:
-    """Return the mode of `tpk` that one of tensorpack means; on a host without GPUs the one for CPUs.
+    """Return the mode of `tpk` for a mode of tensorpack; on a host without GPUs, the CPU mode.
 
     Raises:
-        ConfigError: there is no such mode.
+        ConfigError: the mode is unknown.
     """
     if mode is not None and mode.lower() not in MODES:
         raise tpk.ConfigError(f"mode={mode!r}: expected one of {', '.join(map(repr, MODES))}, or None")

@@ -1,4 +1,4 @@
-"""tensorpack's `input_source`: how data enters the graph."""
+"""tensorpack's `input_source`: feed data into the graph."""
 
 from __future__ import annotations
 

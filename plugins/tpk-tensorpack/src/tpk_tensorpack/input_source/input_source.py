@@ -1,4 +1,4 @@
-"""Input sources: how data enters the graph."""
+"""Input sources, which feed data into the graph."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ class Size(int):
 class _InputSource(tpk.InputSource):
     @property
     def size(self) -> int | None:
-        """The number of datapoints of a pass; None if it is unknown. ``size()`` returns it, too."""
+        """The number of datapoints in a pass, or None if it is unknown. ``size()`` also returns it."""
         size = super().size
         return None if size is None else Size(size)
 
 
 class FeedfreeInput(_InputSource):
-    """The base of input sources that do not use feeds."""
+    """Base class of input sources that do not use feeds."""
 
 
 class PlaceholderInput(_InputSource):
-    """Placeholders, which whoever runs the graph feeds."""
+    """Placeholders for the caller to feed."""
 
     is_fed = True
 
@@ -71,11 +71,11 @@ class PlaceholderInput(_InputSource):
 
 
 class FeedInput(_InputSource, tpk.FeedInput):
-    """Feeds a datapoint along with each step; see `tpk.FeedInput`.
+    """Feed a datapoint in each step; see `tpk.FeedInput`.
 
     Args:
         ds: a data flow.
-        infinite: whether it begins anew when it is exhausted.
+        infinite: whether to restart the data flow when it is exhausted.
     """
 
     def __init__(self, ds: Any, infinite: bool = True) -> None:
@@ -83,14 +83,14 @@ class FeedInput(_InputSource, tpk.FeedInput):
 
 
 class QueueInput(FeedfreeInput, tpk.QueueInput):
-    """Takes each datapoint from a queue that a thread fills; see `tpk.QueueInput`.
+    """Take each datapoint from a queue that a thread fills; see `tpk.QueueInput`.
 
-    A moving average of how many datapoints are in it is reported as ``QueueInput/queue_size``: 0 says that the data is
-    too slow for the model.
+    The moving average of the queue's size is reported as ``QueueInput/queue_size``: 0 means that the data is too slow
+    for the model.
 
     Args:
         ds: a data flow.
-        queue: a queue to fill; by default one of 50 datapoints is made.
+        queue: the queue to fill; by default a new one with a capacity of 50 datapoints.
     """
 
     _summarizes = True
@@ -103,18 +103,18 @@ class QueueInput(FeedfreeInput, tpk.QueueInput):
         return [*callbacks, *_queue_size_summary(self)] if self._summarizes else callbacks
 
     def end_after_each_pass(self) -> bool:
-        """Repeat nothing: it serves an evaluation, in which no step maintains an average."""
+        """Also disable the moving average, because no step of an evaluation would update it."""
         self._summarizes = False
         return super().end_after_each_pass()
 
 
 class BatchQueueInput(FeedfreeInput, tpk.BatchQueueInput):
-    """Takes batches from a queue of single datapoints; see `tpk.BatchQueueInput`.
+    """Take batches from a queue of single datapoints; see `tpk.BatchQueueInput`.
 
     Args:
         ds: a data flow of single datapoints.
-        batch_size: how many make a batch.
-        queue: a queue to fill.
+        batch_size: the number of datapoints in a batch.
+        queue: the queue to fill.
     """
 
     _summarizes = True
@@ -127,7 +127,7 @@ class BatchQueueInput(FeedfreeInput, tpk.BatchQueueInput):
         return [*callbacks, *_queue_size_summary(self)] if self._summarizes else callbacks
 
     def end_after_each_pass(self) -> bool:
-        """Repeat nothing: it serves an evaluation, in which no step maintains an average."""
+        """Also disable the moving average, because no step of an evaluation would update it."""
         self._summarizes = False
         return super().end_after_each_pass()
 
@@ -135,17 +135,17 @@ class BatchQueueInput(FeedfreeInput, tpk.BatchQueueInput):
 def _queue_size_summary(source: Any) -> list[Any]:
     with tf.device("/cpu:0"):
         with tf.compat.v1.name_scope(f"{type(source).__name__}/"):
-            # Names of ops differ by more than by their case.
+            # Op names must differ by more than case.
             size = tf.cast(source.queue.size(name="current"), tf.float32, name="queue_size")
         averages = add_moving_summary(size, collection=None, decay=0.5)
     return [RunOp(average.op, run_before=False, run_as_trigger=False, run_step=True) for average in averages]
 
 
 class DummyConstantInput(FeedfreeInput, tpk.DummyConstantInput):
-    """The same numbers in each step; see `tpk.DummyConstantInput`.
+    """Use the same values in every step; see `tpk.DummyConstantInput`.
 
     Args:
-        shapes: a shape for each input.
+        shapes: the shape of each input.
     """
 
     def __init__(self, shapes: Sequence[Sequence[int]]) -> None:
@@ -153,17 +153,17 @@ class DummyConstantInput(FeedfreeInput, tpk.DummyConstantInput):
 
 
 class TensorInput(FeedfreeInput, tpk.TensorInput):
-    """Tensors that a function makes; see `tpk.TensorInput`."""
+    """Use the tensors that a function returns; see `tpk.TensorInput`."""
 
     def __init__(self, get_tensor_fn: Callable[[], Any], size: int | None = None) -> None:
         super().__init__(get_tensor_fn, size)
 
 
 class TFDatasetInput(FeedfreeInput, tpk.TFDatasetInput):
-    """A `tf.data.Dataset`; see `tpk.TFDatasetInput`.
+    """Use a `tf.data.Dataset`; see `tpk.TFDatasetInput`.
 
     Args:
-        dataset: it, or a data flow.
+        dataset: a `tf.data.Dataset` or a data flow.
     """
 
     def __init__(self, dataset: Any) -> None:
@@ -171,7 +171,7 @@ class TFDatasetInput(FeedfreeInput, tpk.TFDatasetInput):
 
     @staticmethod
     def dataflow_to_dataset(df: Any, types: Sequence[Any]) -> Any:
-        """Return a `tf.data.Dataset` of the datapoints of a data flow.
+        """Convert a data flow to a `tf.data.Dataset`.
 
         Args:
             df: the data flow.
@@ -186,12 +186,12 @@ class TFDatasetInput(FeedfreeInput, tpk.TFDatasetInput):
 
 
 class ZMQInput(FeedfreeInput, tpk_zmq.ZMQInput):
-    """Takes datapoints that other processes send; see `tpk_zmq.ZMQInput`.
+    """Receive datapoints from other processes; see `tpk_zmq.ZMQInput`.
 
     Args:
-        end_point: where they are sent to.
-        hwm: how many may wait.
-        bind: whether this side binds.
+        end_point: the address to receive from.
+        hwm: the maximum number of waiting datapoints.
+        bind: whether this side binds the address.
     """
 
     def __init__(self, end_point: str, hwm: int, bind: bool = True) -> None:
@@ -199,12 +199,12 @@ class ZMQInput(FeedfreeInput, tpk_zmq.ZMQInput):
 
 
 class StagingInput(FeedfreeInput, tpk.StagingInput):
-    """Has the datapoints of the next step on the device when it begins; see `tpk.StagingInput`.
+    """Copy the datapoints of the next step to the device in advance; see `tpk.StagingInput`.
 
     Args:
         input: an input source.
-        nr_stage: how many datapoints each tower has in advance.
-        device: where they wait; by default on the devices of the towers.
+        nr_stage: the number of datapoints to stage per tower.
+        device: the device to stage on; by default the device of each tower.
     """
 
     def __init__(self, input: tpk.InputSource, nr_stage: int = 1, device: str | None = None) -> None:
@@ -212,7 +212,7 @@ class StagingInput(FeedfreeInput, tpk.StagingInput):
         self._device = device
 
     def place_on(self, devices: Sequence[str]) -> None:
-        """Say where the towers are, unless that was chosen."""
+        """Set the devices of the towers, unless they were given."""
         if self._device is None:
             super().place_on(devices)
 

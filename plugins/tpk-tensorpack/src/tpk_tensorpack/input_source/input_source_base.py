@@ -1,4 +1,4 @@
-"""The base of input sources."""
+"""The base class of input sources."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ InputSource = tpk.InputSource
 
 
 def remap_input_source(input: Any, names: Sequence[str]) -> tpk.InputSource:
-    """Return an input source with the components of `input` under other names; see `tpk.remap_input_source`.
+    """Rename the components of an input source; see `tpk.remap_input_source`.
 
     Args:
         input: an input source.
-        names: for each component the name of the input of the model that it is.
+        names: for each component, the name of the model input that it feeds.
     """
     return tpk.remap_input_source(input, names)

@@ -36,7 +36,7 @@ class PredictConfig(tpk.predict.PredictConfig):
         precision: see there.
 
     Raises:
-        ConfigError: an argument is none of these; it names it.
+        ConfigError: an argument is not one of these; it names it.
 
     Example:
         ```python

@@ -69,7 +69,7 @@ class MultiGPUTrainer(SingleCostTrainer):
         gpus: how many, or a list of their numbers.
 
     Raises:
-        ConfigError: `gpus` is none of the two.
+        ConfigError: `gpus` is neither.
     """
 
     def __init__(self, gpus: int | Sequence[int]) -> None:
@@ -94,7 +94,7 @@ class SyncMultiGPUTrainerReplicated(MultiGPUTrainer):
         BROADCAST_EVERY_EPOCH: whether all towers get the non-trainable variables of the first one after each epoch.
 
     Raises:
-        ConfigError: an argument is none of these.
+        ConfigError: an argument is not one of these.
 
     Example:
         ```python
@@ -135,7 +135,7 @@ class SyncMultiGPUTrainerParameterServer(MultiGPUTrainer):
             there are at most two, else ``"cpu"``.
 
     Raises:
-        ConfigError: an argument is none of these.
+        ConfigError: an argument is not one of these.
     """
 
     def __init__(self, gpus: int | Sequence[int], ps_device: str | None = None) -> None:
@@ -169,7 +169,7 @@ class AsyncMultiGPUTrainer(MultiGPUTrainer):
         scale_gradient: whether gradients are divided by the number of towers.
 
     Raises:
-        ConfigError: `gpus` is none of the two.
+        ConfigError: `gpus` is neither.
     """
 
     def __init__(self, gpus: int | Sequence[int], scale_gradient: bool = True) -> None:
@@ -200,7 +200,7 @@ class DistributedTrainerBase(MultiGPUTrainer):
         server: the `tf.train.Server` of this process.
 
     Raises:
-        ConfigError: an argument is none of these, or the cluster has no parameter server.
+        ConfigError: an argument is not one of these, or the cluster has no parameter server.
 
     Example:
         ```python

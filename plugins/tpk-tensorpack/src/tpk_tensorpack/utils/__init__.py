@@ -1,4 +1,4 @@
-"""tensorpack's `utils`: what its scripts use beside training."""
+"""tensorpack's `utils`: tools for scripts, unrelated to training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions about arguments: memory of results, shapes, messages that come once."""
+"""Memoization, shape arguments, and messages that are logged once."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ __all__ = [
 Function = Callable[..., Any]
 
 memoized: Callable[[Function], Function] = functools.lru_cache(maxsize=None)
-"""Decorates a function that returns the result of the first call with the same (hashable) arguments."""
+"""Decorate a function to cache its results by its (hashable) arguments."""
 
 _of_first_calls: dict[Function, Any] = {}
 _logged: set[tuple[str, str]] = set()
 
 
 def map_arg(**maps: Function) -> Callable[[Function], Function]:
-    """Return a decorator that applies a function to an argument, before the decorated one gets it."""
+    """Return a decorator that applies a function to an argument before the call."""
 
     def decorate(func: Function) -> Function:
         signature = inspect.signature(func)
@@ -49,7 +49,7 @@ def map_arg(**maps: Function) -> Callable[[Function], Function]:
 
 
 def graph_memoized(func: Function) -> Function:
-    """Decorate a function that is called once for each (default) graph and arguments."""
+    """Decorate a function to run once per (default) graph and arguments."""
 
     @memoized
     def in_graph(graph: Any, *args: Any, **kwargs: Any) -> Any:
@@ -65,7 +65,7 @@ def graph_memoized(func: Function) -> Function:
 
 
 def memoized_ignoreargs(func: Function) -> Function:
-    """Decorate a function that returns the result of its first call, whatever the arguments of the others are."""
+    """Decorate a function to return the result of its first call, whatever the later arguments."""
 
     @functools.wraps(func)
     def remembered(*args: Any, **kwargs: Any) -> Any:
@@ -77,7 +77,7 @@ def memoized_ignoreargs(func: Function) -> Function:
 
 
 def memoized_method(func: Function) -> Function:
-    """Decorate a method that is called once for each object and arguments; what is remembered goes with the object."""
+    """Decorate a method to run once per object and arguments; the cache has the lifetime of the object."""
 
     @functools.wraps(func)
     def remembered(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -91,13 +91,13 @@ def memoized_method(func: Function) -> Function:
 
 
 def call_only_once(func: Function) -> Function:
-    """Decorate a method that is an error to call twice on one object."""
+    """Decorate a method to raise an error when it is called twice on one object."""
 
     @functools.wraps(func)
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
         called = vars(self).setdefault("_methods_called_once", set())
         if func.__name__ in called:
-            raise RuntimeError(f"{type(self).__name__}.{func.__name__} is called a second time; it can be called once")
+            raise RuntimeError(f"{type(self).__name__}.{func.__name__} can be called only once per object")
         called.add(func.__name__)
         return func(self, *args, **kwargs)
 
@@ -105,7 +105,7 @@ def call_only_once(func: Function) -> Function:
 
 
 def shape2d(a: int | Sequence[int]) -> list[int]:
-    """Return ``[a, a]`` for a number, and a list of the two of a pair.
+    """Return ``[a, a]`` for a number, and a list for a pair.
 
     Raises:
         ValueError: it is neither.
@@ -118,16 +118,16 @@ def shape2d(a: int | Sequence[int]) -> list[int]:
 
 
 def shape4d(a: int | Sequence[int], data_format: str = "NHWC") -> list[int]:
-    """Return the shape of a kernel or stride with ones for batch and channels."""
+    """Return the shape of a kernel or stride, with ones for batch and channels."""
     two = shape2d(a)
     return [1, *two, 1] if get_data_format(data_format, False) == "NHWC" else [1, 1, *two]
 
 
 def get_data_format(data_format: str, keras_mode: bool = True) -> str:
-    """Return a layout as Keras spells it (``"channels_last"``), or as TensorFlow's ops do (``"NHWC"``).
+    """Return an image layout as spelled by Keras (``"channels_last"``) or by TensorFlow's ops (``"NHWC"``).
 
     Raises:
-        ValueError: it is no layout of images.
+        ValueError: the layout is unknown.
     """
     spellings = {"NHWC": "channels_last", "NCHW": "channels_first"}
     as_ops = {**{name: name for name in spellings}, **{keras: name for name, keras in spellings.items()}}
@@ -137,11 +137,11 @@ def get_data_format(data_format: str, keras_mode: bool = True) -> str:
 
 
 def log_once(message: str, func: str = "info") -> None:
-    """Log a message, unless it has been logged this way before.
+    """Log a message, unless the same function has already logged it.
 
     Args:
-        message: what to tell.
-        func: the function of `logger` that tells it.
+        message: the message.
+        func: the name of the `logger` function to log with.
     """
     if (message, func) not in _logged:
         _logged.add((message, func))

@@ -1,4 +1,4 @@
-"""Bytes of objects, as `tpk_tensorpack.utils.serialize` has them: under the name that tensorpack gave it for a time."""
+"""An old name of `tpk_tensorpack.utils.serialize`."""
 
 from __future__ import annotations
 

@@ -32,14 +32,14 @@ __getattr__ = not_here(
 
 _PR_SET_PDEATHSIG = 1
 _POLL = 5.0
-"""Seconds for which a thread waits for a queue before it looks whether it is to stop."""
+"""How many seconds a thread waits for a queue before it checks whether to stop."""
 
 
 class StoppableThread(threading.Thread):
-    """A thread that is asked to stop; what it runs has to look at `stopped`.
+    """A thread that can be asked to stop; the code that it runs has to check `stopped`.
 
     Args:
-        evt: the event that stops it; by default one of its own.
+        evt: the event that stops it; created by default.
     """
 
     def __init__(self, evt: threading.Event | None = None) -> None:
@@ -47,22 +47,22 @@ class StoppableThread(threading.Thread):
         self._stop_evt = threading.Event() if evt is None else evt
 
     def stop(self) -> None:
-        """Ask it to stop."""
+        """Ask the thread to stop."""
         self._stop_evt.set()
 
     def stopped(self) -> bool:
-        """Whether it has been asked."""
+        """Whether the thread has been asked to stop."""
         return self._stop_evt.is_set()
 
     def queue_put_stoppable(self, q: Any, obj: Any) -> None:
-        """Put something into a queue, and wait for room until the thread is to stop."""
+        """Put an object into a queue; wait for room until the thread is asked to stop."""
         while not self.stopped():
             with suppress(queue.Full):
                 q.put(obj, timeout=_POLL)
                 return
 
     def queue_get_stoppable(self, q: Any) -> Any:
-        """Return the next of a queue, and wait for it until the thread is to stop; None then."""
+        """Return the next object from a queue; wait for it until the thread is asked to stop, then return None."""
         while not self.stopped():
             with suppress(queue.Empty):
                 return q.get(timeout=_POLL)
@@ -70,11 +70,11 @@ class StoppableThread(threading.Thread):
 
 
 class LoopThread(StoppableThread):
-    """A thread that calls a function again and again; a daemon.
+    """A daemon thread that calls a function repeatedly.
 
     Args:
         func: the function.
-        pausable: whether `pause` and `resume` may be called.
+        pausable: whether to support `pause` and `resume`.
     """
 
     def __init__(self, func: Callable[[], Any], pausable: bool = True) -> None:
@@ -84,7 +84,7 @@ class LoopThread(StoppableThread):
         self.daemon = True
 
     def run(self) -> None:
-        """Call the function until the thread is to stop."""
+        """Call the function until the thread is asked to stop."""
         while not self.stopped():
             if self._may_run is not None:
                 with self._may_run:
@@ -92,24 +92,24 @@ class LoopThread(StoppableThread):
             self._func()
 
     def pause(self) -> None:
-        """Let it stand still after the call that it is in."""
+        """Pause after the current call."""
         self._lock().acquire()
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Resume after `pause`."""
         self._lock().release()
 
     def _lock(self) -> threading.Lock:
         if self._may_run is None:
-            raise RuntimeError("this LoopThread was made with pausable=False")
+            raise RuntimeError("this LoopThread was created without pausable=True")
         return self._may_run
 
 
 class ShareSessionThread(threading.Thread):
-    """A thread whose default session, and graph, is that of the thread that starts it.
+    """A thread that inherits the default session and graph of the thread that starts it.
 
     Args:
-        th: a thread whose `run` is to be called; by default a subclass overrides `run`, and uses `default_sess` in it.
+        th: a thread whose `run` is called; by default a subclass overrides `run` and uses `default_sess` in it.
     """
 
     def __init__(self, th: threading.Thread | None = None) -> None:
@@ -124,7 +124,7 @@ class ShareSessionThread(threading.Thread):
 
     @contextmanager
     def default_sess(self) -> Iterator[Any]:
-        """Within the context, the session is the default one."""
+        """A context in which the session is the default session."""
         if self._sess is None:
             logger.warning("ShareSessionThread %s wasn't under a default session!", self.name)
             yield None
@@ -133,20 +133,20 @@ class ShareSessionThread(threading.Thread):
                 yield self._sess
 
     def start(self) -> None:
-        """Start it, with the session of this moment."""
+        """Start the thread with the current default session."""
         self._sess = tf.compat.v1.get_default_session()
         super().start()
 
     def run(self) -> None:
         """Call `run` of the wrapped thread."""
         if self._wrapped is None:
-            raise NotImplementedError("override run() of a ShareSessionThread, or give it a thread")
+            raise NotImplementedError("override run() of a ShareSessionThread, or pass a thread to it")
         with self.default_sess():
             self._wrapped.run()
 
 
 def ensure_proc_terminate(proc: Any) -> None:
-    """Have a process, or each of several, terminated when this one ends."""
+    """Terminate a process, or several, when this process ends."""
     if isinstance(proc, (list, tuple)):
         for each in proc:
             ensure_proc_terminate(each)
@@ -172,28 +172,28 @@ def _is_alive(process: Any) -> bool:
 
 
 def enable_death_signal(_warn: bool = True) -> None:
-    """Let this process be terminated when the one that has started it ends, however that ends; on Linux.
+    """Have this process terminated when its parent dies for any reason; Linux only.
 
     Args:
-        _warn: whether to say so where it cannot be done.
+        _warn: whether to warn if it is not possible.
     """
     if platform.system() != "Linux":
         if _warn:
             logger.warning(
-                "enable_death_signal works on Linux only: end processes of yours by hand if this one is killed"
+                "enable_death_signal works on Linux only: terminate child processes yourself if this one is killed"
             )
         return
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGHUP)
 
 
 def is_main_thread() -> bool:
-    """Whether this is the main thread of a process."""
+    """Return whether this is the main thread of the process."""
     return threading.current_thread() is threading.main_thread()
 
 
 @contextmanager
 def mask_sigint() -> Iterator[bool]:
-    """Within the context, and in processes started there, SIGINT is ignored; yields whether that could be done."""
+    """A context in which SIGINT is ignored, here and in processes started there; yields whether that succeeded."""
     if not is_main_thread():
         yield False
         return
@@ -205,7 +205,7 @@ def mask_sigint() -> Iterator[bool]:
 
 
 def start_proc_mask_signal(proc: Any | Sequence[Any]) -> None:
-    """Start a process, or several, that ignore SIGINT: Ctrl-C is for this process, which ends them."""
+    """Start a process, or several, that ignore SIGINT: Ctrl-C reaches only this process, which terminates them."""
     with mask_sigint():
         for each in proc if isinstance(proc, (list, tuple)) else [proc]:
             each.start()
@@ -216,10 +216,10 @@ def subproc_call(cmd: str, timeout: float | None = None) -> tuple[bytes, int]:
 
     Args:
         cmd: the command.
-        timeout: seconds that it may take.
+        timeout: the time limit in seconds.
 
     Returns:
-        What it has written, and its exit status; -1 if it took too long, -2 if it could not be run.
+        The output and the exit status: -1 for a timeout, -2 if the command could not be run.
     """
     try:
         done = subprocess.run(cmd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, shell=True, timeout=timeout)

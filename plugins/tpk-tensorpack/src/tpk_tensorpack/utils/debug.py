@@ -1,4 +1,4 @@
-"""Tracing of calls."""
+"""Call tracing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def enable_call_trace() -> None:
-    """Print the function, file and line of each call from now on."""
+    """Print the function, file and line of every call from now on."""
 
     def tracer(frame: FrameType, event: str, argument: Any) -> None:
         if event == "call":

@@ -1,4 +1,4 @@
-"""What the modules here say of functions that are old, or lack a library."""
+"""Deprecated functions, and replacements for functions of missing libraries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Function = Callable[..., Any]
 
 
 def create_dummy_func(func: str, dependency: str | list[str]) -> Function:
-    """Return what stands for a function whose library is missing: to call it is an `ImportError` that names both."""
+    """Return a replacement for a function of a missing library: calling it raises an `ImportError` that names both."""
 
     def unavailable(*args: Any, **kwargs: Any) -> Any:
         raise ImportError(f"{func} needs {_names(dependency)}, which cannot be imported: pip install it")
@@ -22,7 +22,7 @@ def create_dummy_func(func: str, dependency: str | list[str]) -> Function:
 
 
 def create_dummy_class(klass: str, dependency: str | list[str]) -> type:
-    """Return what stands for a class whose library is missing: to use it is an `ImportError` that names both."""
+    """Return a replacement for a class of a missing library: using it raises an `ImportError` that names both."""
     message = f"{klass} needs {_names(dependency)}, which cannot be imported: pip install it"
 
     class Unavailable(type):
@@ -42,18 +42,18 @@ def _names(dependency: str | list[str]) -> str:
 
 
 def building_rtfd() -> bool:
-    """Whether tensorpack's own documentation is being built: never here."""
+    """Return whether tensorpack's own documentation is being built: always False here."""
     return False
 
 
 def log_deprecated(name: str = "", text: str = "", eos: str = "", max_num_warnings: int | None = None) -> None:
-    """Warn that something is deprecated.
+    """Warn about something deprecated.
 
     Args:
-        name: what.
+        name: its name.
         text: what to use instead.
-        eos: the date after which it may be gone.
-        max_num_warnings: how often to say so at most; by default each time.
+        eos: the date after which it may be removed.
+        max_num_warnings: the maximum number of warnings; unlimited by default.
     """
     message = f"{name} " if name else ""
     message += "is deprecated" if name else "Deprecated"
@@ -65,12 +65,12 @@ def log_deprecated(name: str = "", text: str = "", eos: str = "", max_num_warnin
 
 
 def deprecated(text: str = "", eos: str = "", max_num_warnings: int | None = None) -> Callable[[Function], Function]:
-    """Return a decorator for what is deprecated: each call warns.
+    """Return a decorator that warns about each call of a deprecated function.
 
     Args:
         text: what to use instead.
-        eos: the date after which it may be gone.
-        max_num_warnings: how often to say so at most.
+        eos: the date after which it may be removed.
+        max_num_warnings: the maximum number of warnings.
     """
 
     def decorate(func: Function) -> Function:
@@ -85,5 +85,5 @@ def deprecated(text: str = "", eos: str = "", max_num_warnings: int | None = Non
 
 
 def HIDE_DOC(func: Function) -> Function:
-    """Decorate what tensorpack's own documentation leaves out; it stays as it is."""
+    """Return the function unchanged; in tensorpack this hides it from the documentation."""
     return func

@@ -13,25 +13,25 @@ __all__ = ["download", "get_dataset_path", "mkdir_p", "normpath", "recursive_wal
 
 
 def mkdir_p(dirname: str) -> None:
-    """Make a directory, and those that it is in, unless it is there."""
+    """Create a directory and its parents if they do not exist."""
     if dirname:
         os.makedirs(dirname, exist_ok=True)
 
 
 def download(url: str, dir: str, filename: str | None = None, expect_size: int | None = None) -> str:
-    """Download a file, unless it is there in the size that is expected.
+    """Download a file, unless it exists with the expected size.
 
     Args:
-        url: where it is.
-        dir: the directory to put it into.
-        filename: its name there; by default that of the URL.
-        expect_size: how many bytes it has; another size is warned of.
+        url: the URL.
+        dir: the directory to write to.
+        filename: the name to write to; by default the name in the URL.
+        expect_size: the expected number of bytes; a mismatch logs a warning.
 
     Returns:
-        Its path.
+        The path of the file.
 
     Raises:
-        OSError: it cannot be downloaded; it names the URL.
+        OSError: the download failed; the message names the URL.
     """
     mkdir_p(dir)
     path = os.path.join(dir, filename or url.rpartition("/")[2])
@@ -65,12 +65,12 @@ def recursive_walk(rootdir: str) -> Iterator[str]:
 
 
 def get_dataset_path(*args: str) -> str:
-    """Return the path of something below the directory of data sets, which the variable ``TENSORPACK_DATASET`` names.
+    """Return a path below the directory of data sets, which the environment variable ``TENSORPACK_DATASET`` sets.
 
-    By default that is ``~/tensorpack_data``.
+    The default is ``~/tensorpack_data``.
 
     Raises:
-        OSError: the variable names no directory.
+        OSError: the directory in the variable does not exist.
     """
     root = os.environ.get("TENSORPACK_DATASET")
     if root is None:
@@ -79,10 +79,10 @@ def get_dataset_path(*args: str) -> str:
             logger.warning("Env var $TENSORPACK_DATASET not set, using %s for datasets.", root)
         mkdir_p(root)
     elif not os.path.isdir(root):
-        raise OSError(f"TENSORPACK_DATASET={root}: there is no such directory; make it, or name another one")
+        raise OSError(f"TENSORPACK_DATASET={root}: there is no such directory; create it, or choose another one")
     return os.path.join(root, *args)
 
 
 def normpath(path: str) -> str:
-    """Return a path without ``..`` and doubled slashes; a URL stays as it is."""
+    """Return a path without ``..`` and double slashes; a URL is returned unchanged."""
     return path if "://" in path else os.path.normpath(path)

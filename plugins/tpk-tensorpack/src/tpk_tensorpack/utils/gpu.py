@@ -13,9 +13,9 @@ __all__ = ["change_gpu", "get_nr_gpu", "get_num_gpu"]
 
 
 def change_gpu(val: int | str | list[int] | None) -> AbstractContextManager[None]:
-    """Return a context in which ``CUDA_VISIBLE_DEVICES`` is `val`; none at all for None or -1.
+    """Return a context that sets ``CUDA_VISIBLE_DEVICES`` to `val`; None or -1 hide all GPUs.
 
-    It counts in processes that are started within: this one has looked at the variable when TensorFlow started.
+    It affects processes that are started within it: TensorFlow has already read the variable in this process.
     """
     if isinstance(val, (list, tuple)):
         val = ",".join(map(str, val))
@@ -23,7 +23,7 @@ def change_gpu(val: int | str | list[int] | None) -> AbstractContextManager[None
 
 
 def get_num_gpu() -> int:
-    """Return how many GPUs there are for this process: those in ``CUDA_VISIBLE_DEVICES``, else those of TensorFlow."""
+    """Return the number of GPUs of this process, from ``CUDA_VISIBLE_DEVICES`` or else from TensorFlow."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return len([device for device in visible.split(",") if device.strip() not in ("", "-1")])

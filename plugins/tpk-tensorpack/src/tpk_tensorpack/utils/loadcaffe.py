@@ -1,4 +1,4 @@
-"""Caffe's models and messages, read without Caffe."""
+"""Read Caffe models and messages without Caffe."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tpk_tensorpack.utils import logger
 
 __all__ = ["get_caffe_pb", "load_caffe"]
 
-# Of caffe.proto, the numbers of the fields that weights, means and the layers around them need.
+# Field numbers from caffe.proto that weights, means and the messages around them need.
 _MESSAGES = {
     "BlobShape": {"dim": (1, "INT64", True)},
     "BlobProto": {
@@ -42,7 +42,7 @@ _MESSAGES = {
         "top": (4, "STRING", True),
         "blobs": (7, "BlobProto", True),
     },
-    # What Caffe of before 2015 has written.
+    # Written by Caffe before 2015.
     "V1LayerParameter": {
         "bottom": (2, "STRING", True),
         "top": (3, "STRING", True),
@@ -56,26 +56,26 @@ _MESSAGES = {
         "layer": (100, "LayerParameter", True),
     },
 }
-# V1LayerParameter.LayerType: of the layers that matter here, the names that they have now.
+# V1LayerParameter.LayerType: the current names of the relevant layers.
 _V1_TYPES = {3: "Concat", 4: "Convolution", 8: "Flatten", 14: "InnerProduct"}
 
 
 def load_caffe(model_desc: str, model_file: str) -> dict[str, np.ndarray]:
-    """Return the weights of a Caffe model, in the layouts and under the names of this library's layers.
+    """Return the weights of a Caffe model in this library's layouts and names.
 
-    Those are ``conv1/W`` [height, width, in, out] and ``conv1/b`` of convolutions; ``fc1/W`` [in, out], or [height,
-    width, channels, out] behind a convolution; ``bn1/mean/EMA``, ``bn1/variance/EMA``, and ``bn1/gamma`` and
-    ``bn1/beta`` of the scale behind a normalization.
+    These are ``conv1/W`` [height, width, in, out] and ``conv1/b`` for convolutions; ``fc1/W`` [in, out], or [height,
+    width, channels, out] after a convolution; and ``bn1/mean/EMA``, ``bn1/variance/EMA``, and ``bn1/gamma`` and
+    ``bn1/beta`` from the scale layer, for batch normalization.
 
-    Caffe itself is not needed: the file says all but how large the image is that reaches a fully connected layer, which
-    is taken for square.
+    Caffe is not needed. Only the size of the image before a fully connected layer is not in the file: it is assumed to
+    be square.
 
     Args:
-        model_desc: the path of the description (``.prototxt``), which is not needed.
+        model_desc: the path of the description (``.prototxt``); ignored.
         model_file: the path of the weights (``.caffemodel``).
 
     Raises:
-        ValueError: the file is no Caffe model, or has a fully connected layer behind an image that is not square.
+        ValueError: the file is not a Caffe model, or it has a fully connected layer after an image that is not square.
 
     Example:
         ```python
@@ -88,10 +88,10 @@ def load_caffe(model_desc: str, model_file: str) -> dict[str, np.ndarray]:
         try:
             net.ParseFromString(file.read())
         except pb.DecodeError as error:
-            raise ValueError(f"{model_file} is no Caffe model, or damaged: {error}") from error
+            raise ValueError(f"{model_file} is damaged or not a Caffe model: {error}") from error
     layers = [*net.layer] or [*net.layers]
     if not layers:
-        raise ValueError(f"{model_file} is no Caffe model: it has no layers")
+        raise ValueError(f"{model_file} is not a Caffe model: it has no layers")
     found: dict[str, np.ndarray] = {}
     for index, layer in enumerate(layers):
         found.update(_weights(layers, index, [_array(blob) for blob in layer.blobs]))
@@ -100,7 +100,7 @@ def load_caffe(model_desc: str, model_file: str) -> dict[str, np.ndarray]:
 
 
 def _weights(layers: list[Any], index: int, blobs: list[np.ndarray]) -> dict[str, np.ndarray]:
-    """Return what one layer holds."""
+    """Return the weights of one layer."""
     name, kind = layers[index].name, _kind(layers[index])
     if not blobs:
         return {}
@@ -117,7 +117,7 @@ def _weights(layers: list[Any], index: int, blobs: list[np.ndarray]) -> dict[str
     elif kind == "InnerProduct":
         weights = _fully_connected(layers, index, blobs[0].reshape(blobs[0].shape[-2:]))
     else:
-        logger.warning("The weights of layer %s, of type %s, are left out: there is no such layer here.", name, kind)
+        logger.warning("Ignoring the weights of layer %s: there is no equivalent of its type %s.", name, kind)
         return {}
     return {f"{name}/W": weights, **({f"{name}/b": blobs[1].reshape(-1)} if len(blobs) > 1 else {})}
 
@@ -130,17 +130,17 @@ def _fully_connected(layers: list[Any], index: int, weights: np.ndarray) -> np.n
     side = isqrt(inputs // channels)
     if channels * side * side != inputs:
         raise ValueError(
-            f"layer {layers[index].name}: {inputs} inputs, from {channels} channels, are no square image; of such a "
-            "model, write the weights with numpy.savez where Caffe is installed"
+            f"layer {layers[index].name}: {inputs} inputs from {channels} channels are not a square image; for such "
+            "a model, write the weights with numpy.savez where Caffe is installed"
         )
     return weights.reshape(outputs, channels, side, side).transpose(2, 3, 1, 0)
 
 
 def _channels_before(layers: list[Any], index: int) -> int | None:
-    """Return of how many channels the image is that a layer takes, or None if it takes a vector."""
+    """Return the number of channels of a layer's input image, or None if its input is a vector."""
     channels = 0
     for bottom in layers[index].bottom:
-        # A layer that works in place has its bottom for its top: the last one before this.
+        # The input of an in-place layer has the same name as its output: look at earlier layers only.
         maker = next((place for place in reversed(range(index)) if bottom in layers[place].top), None)
         if maker is None:
             return None
@@ -160,7 +160,7 @@ def _normalization_before(layers: list[Any], index: int) -> str:
     for layer in reversed(layers[:index]):
         if _kind(layer) == "BatchNorm" and layers[index].bottom[0] in layer.top:
             return str(layer.name)
-    raise ValueError(f"layer {layers[index].name}: a scale that follows no normalization has no layer here")
+    raise ValueError(f"layer {layers[index].name}: a scale layer is supported only after a normalization")
 
 
 def _kind(layer: Any) -> str:
@@ -174,7 +174,7 @@ def _array(blob: Any) -> np.ndarray:
 
 @cache
 def get_caffe_pb() -> Any:
-    """Return Caffe's messages, as far as weights, mean images and data sets need them.
+    """Return Caffe's message classes for weights, mean images and data sets.
 
     Returns:
         An object whose attributes are the classes `BlobProto`, `BlobShape`, `Datum`, `NetParameter`, `LayerParameter`
@@ -194,7 +194,7 @@ def get_caffe_pb() -> Any:
                 field.type, field.type_name = kinds.TYPE_MESSAGE, f".caffe.{kind}"
             else:
                 field.type = getattr(kinds, f"TYPE_{kind}")
-    # A pool of its own: Caffe itself may be imported in the same process.
+    # A separate pool, because Caffe itself may be imported in the same process.
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     classes = {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"caffe.{name}")) for name in _MESSAGES}

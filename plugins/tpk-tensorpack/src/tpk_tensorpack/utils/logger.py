@@ -1,7 +1,8 @@
-"""The log of a script, and the directory that it logs to.
+"""The log and log directory of a script.
 
-``logger.info`` and its like write lines such as ``[0131 23:59:59 @train.py:12] message`` to standard error, and to
-``log.log`` in the directory that `set_logger_dir` or `auto_set_dir` has set. The trainers write to that directory, too.
+``logger.info`` and similar functions write lines such as ``[0131 23:59:59 @train.py:12] message`` to standard error,
+and to ``log.log`` in the directory set by `set_logger_dir` or `auto_set_dir`. The trainers also write to that
+directory.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _TAGS = {logging.WARNING: ("WRN", _YELLOW), logging.ERROR: ("ERR", _RED), loggin
 
 
 class _Format(logging.Formatter):
-    """Lines with the time and place of the call, in colors where a terminal shows them."""
+    """Formats lines with the time and source location of the call, and colors on a terminal."""
 
     def __init__(self, in_colors: bool) -> None:
         super().__init__(datefmt="%m%d %H:%M:%S")
@@ -71,22 +72,22 @@ warn = _logger.warning
 
 
 def get_logger_dir() -> str | None:
-    """Return the directory that the script logs to, or None if none was set."""
+    """Return the log directory, or None if it has not been set."""
     return LOG_DIR
 
 
 def set_logger_dir(dirname: str, action: str | None = None) -> None:
-    """Have the script log to a directory, which is made; what trainers write goes there, too.
+    """Create the log directory of the script; the trainers also write to it.
 
     Args:
         dirname: the directory.
-        action: what to do if it is there already: ``"d"`` deletes it, ``"b"`` moves it away (its name gets the time),
-            ``"n"`` takes another name (with the time), ``"k"`` keeps what is in it. By default the answer is
-            read from standard input.
+        action: what to do if the directory exists: ``"d"`` deletes it, ``"b"`` renames it (to a name with the time),
+            ``"n"`` chooses a new name (with the time), ``"k"`` keeps its contents. By default, the user is asked on
+            standard input.
 
     Raises:
-        OSError: the directory exists, and there is neither an `action` nor an answer.
-        ValueError: `action` is none of these.
+        OSError: the directory exists, and there is no `action` and no answer.
+        ValueError: `action` is invalid.
     """
     global LOG_DIR, _file_handler
     dirname = os.path.normpath(dirname)
@@ -107,7 +108,7 @@ def set_logger_dir(dirname: str, action: str | None = None) -> None:
 
 
 def auto_set_dir(action: str | None = None, name: str | None = None) -> None:
-    """Have the script log to ``train_log/<name of the script>``.
+    """Set the log directory to ``train_log/<name of the script>``.
 
     Args:
         action: as for `set_logger_dir`.
@@ -118,7 +119,7 @@ def auto_set_dir(action: str | None = None, name: str | None = None) -> None:
 
 
 def _settled(dirname: str, action: str | None) -> str:
-    """Do what `action` says with a directory that is there; return the directory to take."""
+    """Apply `action` to an existing directory; return the directory to use."""
     if action is None:
         action = _asked(dirname)
     if action not in _ACTIONS:
@@ -136,8 +137,8 @@ def _asked(dirname: str) -> str:
             answer = input("Select Action: k (keep) / d (delete) / b (backup) / n (new) / q (quit): ").strip().lower()
         except EOFError:
             raise OSError(
-                f"The log directory {dirname!r} exists, and standard input has no answer. Call set_logger_dir or "
-                "auto_set_dir with action='k' to keep it, 'd' to delete it, 'b' to move it away, or 'n' for a new name."
+                f"The log directory {dirname!r} exists, and standard input gave no answer. Call set_logger_dir or "
+                "auto_set_dir with action='k' to keep it, 'd' to delete it, 'b' to rename it, or 'n' for a new name."
             ) from None
     if answer == "q":
         raise OSError(f"the log directory {dirname!r} exists; you chose to quit")
@@ -156,7 +157,7 @@ def _delete(dirname: str) -> str:
 def _back_up(dirname: str) -> str:
     kept = _with_time(dirname)
     shutil.move(dirname, kept)
-    info("The log directory %r was there; it is %r now.", dirname, kept)
+    info("The existing log directory %r was renamed to %r.", dirname, kept)
     return dirname
 
 

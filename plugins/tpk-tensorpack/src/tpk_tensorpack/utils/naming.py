@@ -1,4 +1,4 @@
-"""Names that tensorpack gives to ops and collections."""
+"""tensorpack's names of ops and collections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NVIDIA's management library: memory and utilization of GPUs. It needs the package nvidia-ml-py."""
+"""Memory and utilization of GPUs, from NVIDIA's management library. It needs the package nvidia-ml-py."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class NvidiaDevice:
 
     Args:
         nvml: the library.
-        handle: of the GPU.
+        handle: the library's handle of the GPU.
     """
 
     def __init__(self, nvml: Any, handle: Any) -> None:
@@ -22,23 +22,23 @@ class NvidiaDevice:
         self._handle = handle
 
     def memory(self) -> dict[str, int]:
-        """Return its memory in bytes: ``total``, ``free`` and ``used``."""
+        """Return the memory in bytes: ``total``, ``free`` and ``used``."""
         info = self._nvml.nvmlDeviceGetMemoryInfo(self._handle)
         return {"total": int(info.total), "free": int(info.free), "used": int(info.used)}
 
     def utilization(self) -> dict[str, int]:
-        """Return the share of the last second in which it worked, ``gpu`` and ``memory``, in percent."""
+        """Return the utilization over the last second, ``gpu`` and ``memory``, in percent."""
         rates = self._nvml.nvmlDeviceGetUtilizationRates(self._handle)
         return {"gpu": int(rates.gpu), "memory": int(rates.memory)}
 
     def name(self) -> str:
-        """Return what it is called."""
+        """Return the name of the GPU."""
         name = self._nvml.nvmlDeviceGetName(self._handle)
         return name.decode() if isinstance(name, bytes) else str(name)
 
 
 class NVMLContext:
-    """A context in which the library can be asked.
+    """A context in which the library is initialized.
 
     Example:
         ```python
@@ -48,11 +48,11 @@ class NVMLContext:
     """
 
     def __enter__(self) -> NVMLContext:
-        """Load the library.
+        """Initialize the library.
 
         Raises:
-            ImportError: the package is not there.
-            Exception: that of the package: there is no NVIDIA driver.
+            ImportError: the package is not installed.
+            Exception: the package's error if there is no NVIDIA driver.
         """
         try:
             self._nvml: Any = importlib.import_module("pynvml")
@@ -65,15 +65,15 @@ class NVMLContext:
         self._nvml.nvmlShutdown()
 
     def num_devices(self) -> int:
-        """Return how many GPUs there are."""
+        """Return the number of GPUs."""
         return int(self._nvml.nvmlDeviceGetCount())
 
     def devices(self) -> Iterator[NvidiaDevice]:
-        """Return all of them."""
+        """Return all GPUs."""
         return (self.device(index) for index in range(self.num_devices()))
 
     def device(self, idx: int) -> NvidiaDevice:
-        """Return one.
+        """Return one GPU.
 
         Raises:
             ValueError: there is no such GPU.

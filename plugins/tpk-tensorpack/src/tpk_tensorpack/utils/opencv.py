@@ -1,4 +1,4 @@
-"""OpenCV, imported when it is used for the first time: it is an optional library."""
+"""OpenCV, an optional library that is imported on first use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["cv2"]
 
 
 class _OpenCV:
-    """Stands for the module `cv2`: its functions and constants, by its names."""
+    """A lazy replacement for the module `cv2`."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -18,15 +18,15 @@ class _OpenCV:
             found = getattr(importlib.import_module("cv2"), name)
         except ImportError as error:
             raise ImportError(
-                f"cv2.{name} is used, but there is no OpenCV: pip install 'tpk-tensorpack[images]'"
+                f"cv2.{name} needs OpenCV, which is not installed: pip install 'tpk-tensorpack[images]'"
             ) from error
-        setattr(self, name, found)  # Next time it is an attribute like any other.
+        setattr(self, name, found)  # a plain attribute from now on
         return found
 
 
 cv2: Any = _OpenCV()
 
-# OpenCV's codes, as defaults and tables have them without OpenCV.
+# OpenCV's constants, for defaults and tables without importing OpenCV.
 BGR2GRAY, RGB2GRAY = 6, 7
 BGR2HSV, RGB2HSV = 40, 41
 HSV2BGR, HSV2RGB = 54, 55

@@ -1,4 +1,4 @@
-"""Colors that differ."""
+"""Distinct colors."""
 
 from __future__ import annotations
 
@@ -14,4 +14,4 @@ _LIGHT = ((0.85, 0.95), (0.95, 0.6), (0.6, 0.85))
 PALETTE_RGB = np.asarray(
     [colorsys.hsv_to_rgb(number * _GOLDEN % 1, *_LIGHT[number % len(_LIGHT)]) for number in range(79)], np.float32
 ) * np.float32(255)
-"""79 colors, float32 of shape (79, 3), red, green and blue from 0 to 255. Hues follow the golden ratio."""
+"""79 colors as float32 of shape (79, 3): red, green and blue from 0 to 255. Hues follow the golden ratio."""

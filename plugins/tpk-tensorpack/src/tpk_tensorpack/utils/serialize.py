@@ -1,4 +1,4 @@
-"""Bytes of objects, and back: by pickle, which runs code that is in them. Load only what you trust."""
+"""Serialization with pickle, which can run code: load only data that you trust."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __getattr__ = not_here(__name__, {"PyarrowSerializer": "dumps and loads, or Msgp
 
 
 class MsgpackSerializer:
-    """Serialize objects by msgpack, and arrays by msgpack-numpy if that is installed."""
+    """Serialize objects with msgpack, and arrays with msgpack-numpy if it is installed."""
 
     @staticmethod
     def dumps(obj: Any) -> bytes:
-        """Return an object as bytes.
+        """Serialize an object.
 
         Raises:
             ImportError: msgpack is not installed.
@@ -29,7 +29,7 @@ class MsgpackSerializer:
 
     @staticmethod
     def loads(buf: bytes) -> Any:
-        """Return the object that `dumps` has made bytes of.
+        """Deserialize the result of `dumps`.
 
         Raises:
             ImportError: msgpack is not installed.
@@ -50,7 +50,7 @@ def _msgpack() -> tuple[Any, Any]:
 
 
 def dumps(obj: Any) -> bytes:
-    """Return an object as bytes.
+    """Serialize an object.
 
     Args:
         obj: anything that can be pickled.
@@ -59,5 +59,5 @@ def dumps(obj: Any) -> bytes:
 
 
 def loads(buf: bytes) -> Any:
-    """Return the object that `dumps` has made bytes of."""
+    """Deserialize the result of `dumps`."""
     return pickle.loads(buf)

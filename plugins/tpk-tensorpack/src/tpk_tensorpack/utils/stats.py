@@ -1,4 +1,4 @@
-"""Statistics of numbers that come one by one."""
+"""Running statistics."""
 
 from __future__ import annotations
 
@@ -12,46 +12,46 @@ __all__ = ["Accuracy", "BinaryStatistics", "OnlineMoments", "RatioCounter", "Sta
 
 
 class StatCounter:
-    """Mean, sum, maximum and minimum of numbers; those of none are an error."""
+    """Mean, sum, maximum and minimum of numbers; without numbers they are an error."""
 
     def __init__(self) -> None:
         self.reset()
 
     def feed(self, v: float) -> None:
-        """Take one more."""
+        """Add a number."""
         self._values.append(v)
 
     def reset(self) -> None:
-        """Forget all of them."""
+        """Remove all numbers."""
         self._values: list[float] = []
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The count of numbers."""
         return len(self._values)
 
     @property
     def average(self) -> Any:
-        """Their mean."""
+        """The mean."""
         return np.mean(self._some())
 
     @property
     def sum(self) -> Any:
-        """Their sum."""
+        """The sum."""
         return np.sum(self._some())
 
     @property
     def max(self) -> Any:
-        """The greatest."""
+        """The maximum."""
         return max(self._some())
 
     @property
     def min(self) -> Any:
-        """The least."""
+        """The minimum."""
         return min(self._some())
 
     def samples(self) -> list[float]:
-        """Return all of them."""
+        """Return all numbers."""
         return self._values
 
     def _some(self) -> list[float]:
@@ -61,23 +61,23 @@ class StatCounter:
 
 
 class RatioCounter:
-    """A count of a total."""
+    """A count out of a total."""
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """Start from nothing."""
+        """Reset both to 0."""
         self._total = self._count = 0
 
     def feed(self, count: int, total: int = 1) -> None:
-        """Add `count` of `total`."""
+        """Add `count` out of `total`."""
         self._total += total
         self._count += count
 
     @property
     def ratio(self) -> float:
-        """The count, divided by the total; 0 of nothing."""
+        """The count divided by the total; 0 if the total is 0."""
         return self._count / self._total if self._total else 0.0
 
     @property
@@ -92,28 +92,28 @@ class RatioCounter:
 
 
 class Accuracy(RatioCounter):
-    """A ratio of what is right."""
+    """The fraction of correct answers."""
 
     @property
     def accuracy(self) -> float:
-        """The ratio."""
+        """The fraction."""
         return self.ratio
 
 
 class BinaryStatistics:
-    """Precision, recall, and rates of errors of decisions between 0 and 1."""
+    """Precision, recall and error rates of binary predictions."""
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """Forget all decisions."""
+        """Remove all predictions."""
         self.nr_pos = self.nr_neg = 0
         self.nr_pred_pos = self.nr_pred_neg = 0
         self.corr_pos = self.corr_neg = 0
 
     def feed(self, pred: Any, label: Any) -> None:
-        """Take decisions, and what they should have been.
+        """Add predictions and their labels.
 
         Args:
             pred: an array of zeros and ones.
@@ -121,7 +121,7 @@ class BinaryStatistics:
         """
         pred, label = np.asarray(pred), np.asarray(label)
         if pred.shape != label.shape:
-            raise ValueError(f"decisions of shape {pred.shape}, labels of shape {label.shape}; expected equal shapes")
+            raise ValueError(f"predictions of shape {pred.shape}, labels of shape {label.shape}; expected equal shapes")
         self.nr_pos += int((label == 1).sum())
         self.nr_neg += int((label == 0).sum())
         self.nr_pred_pos += int((pred == 1).sum())
@@ -131,29 +131,29 @@ class BinaryStatistics:
 
     @property
     def precision(self) -> float:
-        """The share of what was decided to be 1 that is; 0 if nothing was."""
+        """The fraction of positive predictions that are correct; 0 if there are none."""
         return self.corr_pos / self.nr_pred_pos if self.nr_pred_pos else 0.0
 
     @property
     def recall(self) -> float:
-        """The share of what is 1 that was decided so; 0 if nothing is."""
+        """The fraction of positive labels that are predicted correctly; 0 if there are none."""
         return self.corr_pos / self.nr_pos if self.nr_pos else 0.0
 
     @property
     def false_positive(self) -> float:
-        """The share of what is 0 that was decided to be 1; 0 if nothing is."""
+        """The fraction of negative labels that are predicted as positive; 0 if there are none."""
         return 1 - self.corr_neg / self.nr_neg if self.nr_neg else 0.0
 
     @property
     def false_negative(self) -> float:
-        """The share of what is 1 that was decided to be 0; 0 if nothing is."""
+        """The fraction of positive labels that are predicted as negative; 0 if there are none."""
         return 1 - self.corr_pos / self.nr_pos if self.nr_pos else 0.0
 
 
 class OnlineMoments:
-    """Mean and variance (of the population) of numbers, of which none is kept.
+    """Mean and population variance of numbers, without storing them.
 
-    By Welford's method: Knuth, The Art of Computer Programming, volume 2, section 4.2.2.
+    Uses Welford's method: Knuth, The Art of Computer Programming, volume 2, section 4.2.2.
     """
 
     def __init__(self) -> None:
@@ -162,7 +162,7 @@ class OnlineMoments:
         self._squares = 0.0
 
     def feed(self, x: float | Iterable[float]) -> None:
-        """Take one number, or several."""
+        """Add one number or several."""
         for each in x if isinstance(x, Iterable) else [x]:
             self._count += 1
             delta = each - self._mean
@@ -176,10 +176,10 @@ class OnlineMoments:
 
     @property
     def variance(self) -> float:
-        """The mean of the squared distances from the mean."""
+        """The population variance."""
         return self._squares / self._count
 
     @property
     def std(self) -> float:
-        """The square root of the variance."""
+        """The standard deviation."""
         return math.sqrt(self.variance)

@@ -1,4 +1,4 @@
-"""How long things take."""
+"""Timers."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _totals: dict[str, StatCounter] = defaultdict(StatCounter)
 
 @contextmanager
 def timed_operation(msg: str, log_start: bool = False) -> Iterator[None]:
-    """Log how long what is done in the context has taken.
+    """Log how long the code in the context takes.
 
     Args:
-        msg: what it is.
-        log_start: whether to log its start, too.
+        msg: the name in the log.
+        log_start: whether to log the start, too.
     """
     if log_start:
         logger.info("Start %s ...", msg)
@@ -33,7 +33,7 @@ def timed_operation(msg: str, log_start: bool = False) -> Iterator[None]:
 
 @contextmanager
 def total_timer(msg: str) -> Iterator[None]:
-    """Add how long what is done in the context takes to the total of `msg`, which is logged when the process ends."""
+    """Add the time that the code in the context takes to the total of `msg`, which is logged at exit."""
     start = perf_counter()
     yield
     if not _totals:
@@ -42,17 +42,17 @@ def total_timer(msg: str) -> Iterator[None]:
 
 
 def print_total_timer() -> None:
-    """Log the totals of all `total_timer`."""
+    """Log the totals of every `total_timer`."""
     for name, times in _totals.items():
         logger.info("%s: %.2f sec, %d times, %.3g sec/time", name, times.sum, times.count, times.average)
 
 
 class IterSpeedCounter:
-    """Logs the speed of an iteration, each so many calls.
+    """Log the speed of an iteration after every `print_every` calls.
 
     Args:
-        print_every: how many calls.
-        name: what is iterated.
+        print_every: the number of calls between two log messages.
+        name: the name in the log.
     """
 
     def __init__(self, print_every: int, name: str | None = None) -> None:
@@ -61,22 +61,22 @@ class IterSpeedCounter:
         self.reset()
 
     def reset(self) -> None:
-        """Start anew."""
+        """Restart the count."""
         self.start = perf_counter()
         self.cnt = 0
 
     def __call__(self) -> None:
-        """Count one more."""
+        """Count a call."""
         self.cnt += 1
         if self.cnt % self.print_every == 0:
             logger.info("%s: %.2f iterations/s", self.name, self.cnt / (perf_counter() - self.start))
 
 
 class Timer:
-    """A stop watch; it runs from the start.
+    """A stopwatch, running from its creation.
 
     Args:
-        clock: returns seconds.
+        clock: returns the time in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
@@ -84,27 +84,27 @@ class Timer:
         self.reset()
 
     def reset(self) -> None:
-        """Start from 0."""
+        """Restart from 0."""
         self._start = self._clock()
         self._paused_at: float | None = None
 
     def pause(self) -> None:
-        """Stand still."""
+        """Pause the timer."""
         if self._paused_at is not None:
-            raise ValueError("the Timer is paused already")
+            raise ValueError("the Timer is already paused")
         self._paused_at = self._clock()
 
     def is_paused(self) -> bool:
-        """Whether it stands still."""
+        """Whether the timer is paused."""
         return self._paused_at is not None
 
     def resume(self) -> None:
-        """Go on."""
+        """Resume the timer."""
         if self._paused_at is None:
             raise ValueError("the Timer is not paused")
         self._start += self._clock() - self._paused_at
         self._paused_at = None
 
     def seconds(self) -> float:
-        """Return for how many seconds it has run."""
+        """Return the elapsed seconds, without pauses."""
         return (self._clock() if self._paused_at is None else self._paused_at) - self._start

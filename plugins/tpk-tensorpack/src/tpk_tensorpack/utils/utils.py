@@ -1,4 +1,4 @@
-"""Small functions: random states, progress bars, environment variables, durations."""
+"""Random states, progress bars, environment variables and durations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _callers: set[tuple[str, int]] = set()
 
 
 def humanize_time_delta(sec: float) -> str:
-    """Return a duration in words, such as ``"1 hour 10 minutes 3 seconds"``.
+    """Format a duration, such as ``"1 hour 10 minutes 3 seconds"``.
 
     Args:
         sec: seconds.
@@ -41,7 +41,7 @@ def humanize_time_delta(sec: float) -> str:
 
 @contextmanager
 def change_env(name: str, val: str) -> Iterator[None]:
-    """Within the context, the environment variable `name` is `val`."""
+    """A context in which the environment variable `name` is `val`."""
     before = os.environ.get(name)
     os.environ[name] = val
     try:
@@ -54,31 +54,31 @@ def change_env(name: str, val: str) -> Iterator[None]:
 
 
 def fix_rng_seed(seed: int) -> None:
-    """Let every later `get_rng` draw from this seed; called first thing in a script, it makes the data reproducible."""
+    """Seed every later `get_rng`; call it at the start of a script to make the data reproducible."""
     global _seed
     _seed = int(seed)
 
 
 def fixed_rng_seed() -> int | None:
-    """Return the seed that `fix_rng_seed` has fixed; None if none is."""
+    """Return the seed set by `fix_rng_seed`, or None."""
     return _seed
 
 
 def draw_rngs_from(seeds: Sequence[int]) -> None:
-    """Let every later `get_rng` draw another seed, each time the next of a sequence; a worker process begins so.
+    """Seed every later `get_rng` with the next number of a sequence; used at the start of worker processes.
 
     Args:
-        seeds: what the sequence is made of.
+        seeds: the seeds of the sequence.
     """
     global _seeds
     _seeds = np.random.SeedSequence(seeds)
 
 
 def get_rng(obj: Any = None) -> np.random.RandomState:
-    """Return a random state for `obj`, another one in each process and at each moment unless the seed is fixed.
+    """Return a random state for `obj`, different in each process and call unless the seed is fixed.
 
     Args:
-        obj: what the numbers are for.
+        obj: the object that draws the numbers.
     """
     if _seed is not None:
         return np.random.RandomState(_seed)
@@ -89,7 +89,7 @@ def get_rng(obj: Any = None) -> np.random.RandomState:
 
 
 def execute_only_once() -> bool:
-    """Return whether the line that calls this does it for the first time."""
+    """Return whether the calling line runs for the first time."""
     caller = sys._getframe(1)
     line = caller.f_code.co_filename, caller.f_lineno
     is_first = line not in _callers
@@ -98,7 +98,7 @@ def execute_only_once() -> bool:
 
 
 def get_tqdm_kwargs(**kwargs: Any) -> dict[str, Any]:
-    """Return the options of a progress bar, with those given in place of the defaults."""
+    """Return the options of a progress bar; the given ones override the defaults."""
     is_terminal = sys.stderr.isatty()
     return {
         "smoothing": 0.5,
@@ -111,5 +111,5 @@ def get_tqdm_kwargs(**kwargs: Any) -> dict[str, Any]:
 
 
 def get_tqdm(*args: Any, **kwargs: Any) -> Any:
-    """Return a `tqdm` progress bar in the style of all others here."""
+    """Return a `tqdm` progress bar with the default options."""
     return tqdm(*args, **get_tqdm_kwargs(**kwargs))

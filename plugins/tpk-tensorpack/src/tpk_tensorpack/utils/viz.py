@@ -1,4 +1,4 @@
-"""Pictures of images: many on one canvas, boxes and intensities, and windows to look at them. OpenCV is needed."""
+"""Draw and show images: stacks, boxes, heat maps and windows. Needs OpenCV."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ def interactive_imshow(
 ) -> str:
     """Show an image in a window until a key is pressed.
 
-    ``q`` closes the window, ``x`` ends the process, and ``s`` saves the image as ``out.png``.
+    ``q`` closes the window, ``x`` exits the process, and ``s`` saves the image as ``out.png``.
 
     Args:
-        img: the image, in the order of OpenCV: blue, green, red.
-        lclick_cb: is called with the image and the position when the left button is pressed.
-        rclick_cb: the same of the right button.
+        img: the image, in OpenCV's channel order: blue, green, red.
+        lclick_cb: called with the image and the position when the left button is clicked.
+        rclick_cb: the same for the right button.
         kwargs: ``key_cb_x=f`` calls ``f(img)`` when ``x`` is pressed.
 
     Returns:
-        The key.
+        The key that was pressed.
 
     Raises:
-        ImportError: there is no OpenCV.
-        ValueError: a keyword is no ``key_cb_<key>``.
+        ImportError: OpenCV is not installed.
+        ValueError: a keyword is not of the form ``key_cb_<key>``.
     """
     wrong = [name for name in kwargs if not (name.startswith("key_cb_") and len(name) == len("key_cb_") + 1)]
     if wrong:
@@ -90,23 +90,23 @@ def stack_patches(
     viz: bool = False,
     lclick_cb: Callable[[Image, int], Any] | None = None,
 ) -> Image:
-    """Return images side by side on one canvas, row by row.
+    """Stack images on one canvas, row by row.
 
     Args:
-        patch_list: images of shape [height, width] or [height, width, channels], of one size; or an array of them.
-        nr_row: how many rows there are.
-        nr_col: how many columns there are.
-        border: how many pixels are between images; by default none.
-        pad: whether images may have different sizes: smaller ones are in the middle of their places.
-        bgcolor: of what is between images: an intensity, or one for each channel.
-        viz: whether to show it, by `interactive_imshow`.
-        lclick_cb: with `viz`: is called with the image that is clicked, and its number.
+        patch_list: images of shape [height, width] or [height, width, channels] and of one size, or an array of them.
+        nr_row: the number of rows.
+        nr_col: the number of columns.
+        border: the number of pixels between images; by default 0.
+        pad: whether to allow different sizes and center smaller images.
+        bgcolor: the background: an intensity, or one for each channel.
+        viz: whether to show the canvas with `interactive_imshow`.
+        lclick_cb: with `viz`: called with the clicked image and its index.
 
     Returns:
-        An image of ``uint8``, with channels.
+        A ``uint8`` image with channels.
 
     Raises:
-        ValueError: there are more images than places, or they differ in size and are not padded.
+        ValueError: there are too many images, or they differ in size without `pad`.
     """
     patches = _as_patches(patch_list, pad)
     if len(patches) > nr_row * nr_col:
@@ -129,21 +129,21 @@ def gen_stack_patches(
     viz: bool = False,
     lclick_cb: Callable[[Image, int], Any] | None = None,
 ) -> Iterator[Image]:
-    """Return canvases of images side by side, as many as it takes; see `stack_patches`.
+    """Stack images on as many canvases as necessary; see `stack_patches`.
 
     Args:
-        patch_list: images, padded to one size.
-        nr_row: how many rows a canvas has; by default as many as `max_height` has room for.
-        nr_col: how many columns it has; by default as many as `max_width` has room for.
-        border: how many pixels are between images; by default none.
-        max_width: of a canvas, in pixels.
-        max_height: of a canvas, in pixels.
-        bgcolor: of what is between images.
-        viz: whether to show each, by `interactive_imshow`.
-        lclick_cb: with `viz`: is called with the image that is clicked, and its number.
+        patch_list: images, padded to the same size.
+        nr_row: the number of rows of a canvas; by default as many as fit in `max_height`.
+        nr_col: the number of columns; by default as many as fit in `max_width`.
+        border: the number of pixels between images; by default 0.
+        max_width: the maximum width of a canvas, in pixels.
+        max_height: the maximum height of a canvas, in pixels.
+        bgcolor: the background.
+        viz: whether to show each canvas with `interactive_imshow`.
+        lclick_cb: with `viz`: called with the clicked image and its index.
 
     Raises:
-        ValueError: not even one image fits.
+        ValueError: a single image does not fit.
     """
     patches = _as_patches(patch_list, pad=True)
     height, width = _largest(patches)
@@ -172,21 +172,21 @@ def dump_dataflow_images(
     viz: int | Sequence[int] | None = None,
     flipRGB: bool = False,
 ) -> None:
-    """Write images of a data flow to files, or show them.
+    """Write the images of a data flow to files, or show them.
 
     Args:
         df: the data flow.
-        index: which component of a datapoint is the image.
-        batched: whether that is a batch of images.
-        number: how many datapoints to look at.
-        output_dir: where to write them to, as ``<number>-<number in the batch>.jpg``.
-        scale: what images are multiplied with.
-        resize: to which size: (height, width), or one number for both.
-        viz: show them, in so many rows and columns: a pair, or one number for both.
-        flipRGB: whether images are red, green, blue, and so have to be turned round for OpenCV.
+        index: the index of the component that is the image.
+        batched: whether it is a batch of images.
+        number: the number of datapoints to use.
+        output_dir: the directory to write ``<number>-<index in the batch>.jpg`` to.
+        scale: the factor to multiply images by.
+        resize: the new size: (height, width), or one number for both.
+        viz: show images in this many rows and columns: a pair, or one number for both.
+        flipRGB: whether to convert images from RGB to BGR for OpenCV.
 
     Raises:
-        ImportError: there is no OpenCV.
+        ImportError: OpenCV is not installed.
     """
     cv2 = _cv2("dump_dataflow_images")
     if output_dir:
@@ -214,19 +214,19 @@ def dump_dataflow_images(
 
 
 def intensity_to_rgb(intensity: Image, cmap: str = "cubehelix", normalize: bool = False) -> Image:
-    """Return intensities as colors.
+    """Convert intensities to colors.
 
     Args:
         intensity: of shape [height, width], from 0 to 255.
-        cmap: the name of a colormap of matplotlib.
-        normalize: stretch them from 0 to 255 first.
+        cmap: the name of a matplotlib colormap.
+        normalize: whether to stretch the intensities to [0, 255] first.
 
     Returns:
-        An image of shape [height, width, 3], ``float32`` from 0 to 255: red, green, blue.
+        A ``float32`` image of shape [height, width, 3] with values from 0 to 255: red, green, blue.
 
     Raises:
-        ImportError: there is no matplotlib.
-        ValueError: the shape is another one.
+        ImportError: matplotlib is not installed.
+        ValueError: the shape is invalid.
     """
     values = np.asarray(intensity, np.float32)
     if values.ndim != 2:
@@ -245,20 +245,20 @@ def intensity_to_rgb(intensity: Image, cmap: str = "cubehelix", normalize: bool 
 
 
 def draw_text(img: Image, pos: tuple[int, int], text: str, color: Sequence[int], font_scale: float = 0.4) -> Image:
-    """Return an image with a text on it, in white on a box of a color.
+    """Draw white text on a colored box.
 
     Args:
         img: an image of shape [height, width, 3].
-        pos: where its lower left corner is: x and y.
+        pos: the lower left corner of the text: x and y.
         text: the text.
-        color: of the box.
-        font_scale: how large it is.
+        color: the color of the box.
+        font_scale: the font size.
     """
     cv2 = _cv2("draw_text")
     image: Image = np.array(img, np.uint8)
     font = cv2.FONT_HERSHEY_SIMPLEX
     (width, height), _ = cv2.getTextSize(text, font, font_scale, 1)
-    # It is moved into the image where it would stick out.
+    # Move it into the image if it would stick out.
     x = min(int(pos[0]), image.shape[1] - width)
     y = max(int(pos[1]), int(1.15 * height))
     cv2.rectangle(image, (x, y - int(1.3 * height)), (x + width, y), tuple(map(int, color)), cv2.FILLED)
@@ -267,22 +267,22 @@ def draw_text(img: Image, pos: tuple[int, int], text: str, color: Sequence[int],
 
 
 def draw_boxes(im: Image, boxes: Any, labels: Sequence[str] | None = None, color: Sequence[int] | None = None) -> Image:
-    """Return an image with boxes on it, and their labels.
+    """Draw labeled boxes on an image.
 
     Args:
         im: an image of shape [height, width] or [height, width, 3].
         boxes: of shape [boxes, 4]: x and y of two corners, within the image.
-        labels: a text for each.
-        color: of all boxes, and of the boxes of their labels; by default a green.
+        labels: the text of each box.
+        color: the color of all boxes and labels; green by default.
 
     Raises:
-        ImportError: there is no OpenCV.
-        ValueError: a box is outside of the image, or empty; or there are not as many labels.
+        ImportError: OpenCV is not installed.
+        ValueError: a box is empty or exceeds the image, or the number of labels is wrong.
     """
     cv2 = _cv2("draw_boxes")
     corners = np.asarray(boxes, np.int32).reshape(-1, 4)
     if labels is not None and len(labels) != len(corners):
-        raise ValueError(f"draw_boxes: {len(labels)} labels for {len(corners)} boxes; give one for each")
+        raise ValueError(f"draw_boxes: {len(labels)} labels for {len(corners)} boxes; expected one for each")
     image: Image = np.array(im, np.uint8)
     if image.ndim == 2 or image.shape[2] == 1:
         image = np.repeat(image.reshape(*image.shape[:2], 1), 3, axis=2)
@@ -290,7 +290,7 @@ def draw_boxes(im: Image, boxes: Any, labels: Sequence[str] | None = None, color
     x0, y0, x1, y1 = corners.T
     if (corners < 0).any() or (x1 > width).any() or (y1 > height).any() or (x1 <= x0).any() or (y1 <= y0).any():
         raise ValueError(f"draw_boxes: boxes are x0, y0, x1, y1 within the image of {height}x{width}, got {boxes}")
-    # Small boxes last, lest they be hidden.
+    # Draw small boxes last, so that they are not hidden.
     chosen = (15, 128, 15) if color is None else tuple(map(int, color))
     for index in np.argsort(-(x1 - x0) * (y1 - y0), kind="stable"):
         left, top, right, bottom = map(int, corners[index])
@@ -301,7 +301,7 @@ def draw_boxes(im: Image, boxes: Any, labels: Sequence[str] | None = None, color
 
 
 class _Canvas:
-    """Places for images, in rows and columns."""
+    """A grid of images."""
 
     def __init__(self, patches: Sequence[Image], nr_row: int, nr_col: int, border: int | None, bgcolor: Color) -> None:
         self.height, self.width = _largest(patches)
@@ -326,7 +326,7 @@ class _Canvas:
         return image
 
     def number_at(self, x: int, y: int) -> int:
-        """Return the number of the place at a position."""
+        """Return the index of the cell at a position."""
         return y // (self.height + self.gap) * self.columns + x // (self.width + self.gap)
 
 
@@ -348,13 +348,13 @@ def _show(
 def _as_patches(patch_list: Any, pad: bool) -> list[Image]:
     patches = [np.asarray(patch) for patch in patch_list]
     if not patches:
-        raise ValueError("there is no image to show")
+        raise ValueError("there are no images to show")
     patches = [patch[:, :, np.newaxis] if patch.ndim == 2 else patch for patch in patches]
     wrong = [patch.shape for patch in patches if patch.ndim != 3]
     if wrong:
         raise ValueError(f"an image has shape {wrong[0]}; expected [height, width] or [height, width, channels]")
     if not pad and len({patch.shape[:2] for patch in patches}) > 1:
-        raise ValueError("images have different sizes: pad=True puts each in the middle of its place")
+        raise ValueError("images have different sizes: pass pad=True to center smaller ones")
     return patches
 
 

@@ -1,7 +1,7 @@
-"""tensorpack's `dataflow.dataset`: readers of published data sets, from the files in which they are published.
+"""tensorpack's `dataflow.dataset`: readers of published data sets.
 
-Nothing is downloaded: where files are missing, the error says where they come from and where they belong. By default
-that is below `tpk_tensorpack.utils.fs.get_dataset_path`, which the environment variable ``TENSORPACK_DATASET`` names.
+Nothing is downloaded: if files are missing, the error says where to get them and where to put them. By default they
+are below `tpk_tensorpack.utils.fs.get_dataset_path`, which the environment variable ``TENSORPACK_DATASET`` sets.
 """
 
 from __future__ import annotations

@@ -25,25 +25,25 @@ _HEIGHT, _WIDTH = 321, 481
 
 
 class BSDS500(IndexedData):
-    """BSDS500: images of [321, 481, 3] in BGR, uint8, and the edges that people saw in them.
+    """BSDS500: images of shape [321, 481, 3] in BGR, uint8, and human-drawn edges.
 
-    The label is [321, 481], float32 in [0, 1]: at each pixel, the share of annotators who drew an edge there. Upright
-    images are turned. It reads the directory ``BSR`` with OpenCV and SciPy; where only the archive ``BSR_bsds500.tgz``
-    is there, that is extracted beside itself. The images are in the order of their names.
+    The label has shape [321, 481], float32 in [0, 1]: for each pixel, the fraction of annotators who drew an edge
+    there. Portrait images are rotated. The directory ``BSR`` is read with OpenCV and SciPy; if only the archive
+    ``BSR_bsds500.tgz`` is there, it is extracted next to itself. The images are sorted by name.
 
     Args:
         name: ``"train"``, ``"test"`` or ``"val"``.
         data_dir: the directory that holds ``BSR``; by default ``bsds500_data`` below `get_dataset_path`.
-        shuffle: whether each epoch has an order of its own.
+        shuffle: whether to shuffle before each epoch.
 
     Attributes:
         data: the images, [N, 321, 481, 3].
         label: their labels, [N, 321, 481].
 
     Raises:
-        FileNotFoundError: neither is there.
+        FileNotFoundError: both are missing.
         ImportError: OpenCV or SciPy is missing.
-        ValueError: there is no such part, or a file is damaged.
+        ValueError: `name` is unknown, or a file is damaged.
     """
 
     def __init__(self, name: str, data_dir: str | None = None, shuffle: bool = True) -> None:
@@ -73,7 +73,7 @@ class BSDS500(IndexedData):
         return len(self.data)
 
     def get(self, index: int) -> list[Any]:
-        """Return the image of this number, and its label."""
+        """Return the image with this number and its label."""
         return [self.data[index], self.label[index]]
 
 

@@ -12,23 +12,23 @@ __all__ = ["Caltech101Silhouettes"]
 
 
 class Caltech101Silhouettes(IndexedData):
-    """The Caltech 101 Silhouettes: images of 28x28 of zeros and ones, uint8, and labels from 0 to 100.
+    """The Caltech 101 Silhouettes: 28x28 images of zeros and ones, uint8, and labels from 0 to 100.
 
     It reads ``caltech101_silhouettes_28_split1.mat`` with SciPy.
 
     Args:
         name: ``"train"``, ``"test"`` or ``"val"``.
-        shuffle: whether each epoch has an order of its own.
+        shuffle: whether to shuffle before each epoch.
         dir: the directory of the file; by default ``caltech101_data`` below `get_dataset_path`.
 
     Attributes:
-        images: all of them, [N, 28, 28].
-        labels: theirs, [N], uint8.
+        images: all images, [N, 28, 28].
+        labels: their labels, [N], uint8.
 
     Raises:
         FileNotFoundError: the file is missing.
         ImportError: SciPy is missing.
-        ValueError: there is no such part, or the file is damaged.
+        ValueError: `name` is unknown, or the file is damaged.
     """
 
     _DIR_NAME = "caltech101_data"
@@ -44,12 +44,12 @@ class Caltech101Silhouettes(IndexedData):
         self.data = load_mat(path, self._SOURCE_URL, "Caltech101Silhouettes")
         with reading(path, self._SOURCE_URL):
             self.images = self.data[f"{name}_data"].reshape(-1, 28, 28)
-            # The file counts classes from 1 on.
+            # The file numbers classes from 1.
             self.labels = self.data[f"{name}_labels"].reshape(-1) - 1
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def get(self, index: int) -> list[Any]:
-        """Return the image of this number, and its label."""
+        """Return the image with this number and its label."""
         return [self.images[index], self.labels[index]]

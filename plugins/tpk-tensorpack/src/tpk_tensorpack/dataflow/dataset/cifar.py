@@ -25,24 +25,24 @@ _LABELS = {10: b"labels", 100: b"fine_labels"}
 
 
 class CifarBase(IndexedData):
-    """The small images of CIFAR: [32, 32, 3] in RGB, uint8, and their labels.
+    """CIFAR images of shape [32, 32, 3] in RGB, uint8, and their labels.
 
     It reads the "python version", the directory ``cifar-10-batches-py`` or ``cifar-100-python``; where only the archive
-    is there (``cifar-10-python.tar.gz``, ``cifar-100-python.tar.gz``), it is extracted beside itself. Such a file can
-    run code when it is read: use those of its authors.
+    is there (``cifar-10-python.tar.gz``, ``cifar-100-python.tar.gz``), it is extracted next to itself. Reading these
+    pickles can run code: use only the original files.
 
     Args:
         train_or_test: ``"train"`` or ``"test"``.
-        shuffle: whether each epoch has an order of its own; by default in training.
-        dir: the directory that holds that directory or archive; by default ``cifar10_data`` or ``cifar100_data`` below
+        shuffle: whether to shuffle before each epoch; by default in training.
+        dir: the directory that contains it; by default ``cifar10_data`` or ``cifar100_data`` below
             `get_dataset_path`.
         cifar_classnum: 10 or 100.
 
     Attributes:
-        data: the datapoints, a list.
+        data: the list of datapoints.
 
     Raises:
-        FileNotFoundError: neither is there.
+        FileNotFoundError: both are missing.
         ValueError: there is no such part or number of classes, or a file is damaged.
     """
 
@@ -70,11 +70,11 @@ class CifarBase(IndexedData):
         return len(self.data)
 
     def get(self, index: int) -> list[Any]:
-        """Return the image of this number, and its label."""
+        """Return the image with this number and its label."""
         return self.data[index]
 
     def get_per_pixel_mean(self, names: Sequence[str] = ("train", "test")) -> np.ndarray:
-        """Return the mean of the images of these parts, [32, 32, 3], float32.
+        """Return the mean image of these splits, [32, 32, 3], float32.
 
         Args:
             names: ``"train"``, ``"test"`` or both.
@@ -82,7 +82,7 @@ class CifarBase(IndexedData):
         return self._mean(names, axis=0)
 
     def get_per_channel_mean(self, names: Sequence[str] = ("train", "test")) -> np.ndarray:
-        """Return the mean of each channel in the images of these parts, [3], float32.
+        """Return the mean of each channel over these splits, [3], float32.
 
         Args:
             names: ``"train"``, ``"test"`` or both.
@@ -90,14 +90,15 @@ class CifarBase(IndexedData):
         return self._mean(names, axis=(0, 1, 2))
 
     def get_label_names(self) -> list[str]:
-        """Return the name of each class."""
+        """Return the class names."""
         return self._label_names
 
     def _mean(self, names: Sequence[str], axis: int | tuple[int, ...]) -> np.ndarray:
         for name in names:
             check_split("names", name, ("train", "test"))
         images, _ = self._images_and_labels(names)
-        # Sums of 60,000 float32 would lose digits, and a copy of all images as float64 is more than a gigabyte.
+        # Summing 60,000 float32 values would lose precision, and a float64 copy of all images takes more than a
+        # gigabyte.
         return np.mean(images, axis=axis, dtype=np.float64).astype(np.float32)
 
     def _images_and_labels(self, names: Sequence[str]) -> tuple[np.ndarray, list[int]]:
@@ -118,11 +119,11 @@ class CifarBase(IndexedData):
 
 
 class Cifar10(CifarBase):
-    """The ten classes of CIFAR; see `CifarBase`.
+    """CIFAR-10; see `CifarBase`.
 
     Args:
         train_or_test: ``"train"`` or ``"test"``.
-        shuffle: whether each epoch has an order of its own; by default in training.
+        shuffle: whether to shuffle before each epoch; by default in training.
         dir: the directory of the data; by default ``cifar10_data`` below `get_dataset_path`.
     """
 
@@ -131,11 +132,11 @@ class Cifar10(CifarBase):
 
 
 class Cifar100(CifarBase):
-    """The hundred ("fine") classes of CIFAR; see `CifarBase`.
+    """CIFAR-100 with its "fine" classes; see `CifarBase`.
 
     Args:
         train_or_test: ``"train"`` or ``"test"``.
-        shuffle: whether each epoch has an order of its own; by default in training.
+        shuffle: whether to shuffle before each epoch; by default in training.
         dir: the directory of the data; by default ``cifar100_data`` below `get_dataset_path`.
     """
 

@@ -1,4 +1,4 @@
-"""ImageNet's thousand classes (ILSVRC 2012), and the smaller one of two hundred."""
+"""ImageNet with 1000 classes (ILSVRC 2012), and Tiny ImageNet with 200."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ _URL = (
 
 
 class ILSVRCMeta:
-    """The classes and lists of ILSVRC 2012, as Caffe has published them.
+    """The classes and lists of ILSVRC 2012, as published by Caffe.
 
-    It reads the files of ``caffe_ilsvrc12.tar.gz``; where only the archive is there, it is extracted beside itself.
+    It reads the files of ``caffe_ilsvrc12.tar.gz``; if only the archive is there, it is extracted next to itself.
 
     Args:
         dir: the directory of these files; by default ``ilsvrc_metadata`` below `get_dataset_path`.
 
     Raises:
-        FileNotFoundError: neither is there.
+        FileNotFoundError: both are missing.
         ValueError: a file is damaged.
     """
 
@@ -52,19 +52,19 @@ class ILSVRCMeta:
             extract(require(archive, _META_URL, "ILSVRCMeta"), self.dir, _META_URL)
 
     def get_synset_words_1000(self) -> dict[int, str]:
-        """Return, by number, the identifier of each class and its words: ``"n01440764 tench, Tinca tinca"``."""
+        """Return the identifier and the words of each class, by number: ``"n01440764 tench, Tinca tinca"``."""
         return dict(enumerate(self._lines("synset_words.txt")))
 
     def get_synset_1000(self) -> dict[int, str]:
-        """Return, by number, the identifier of each class: ``"n01440764"``."""
+        """Return the identifier of each class, by number: ``"n01440764"``."""
         return dict(enumerate(self._lines("synsets.txt")))
 
     def get_image_list(self, name: str, dir_structure: str = "original") -> list[tuple[str, int]]:
-        """Return the paths of the images, below the directory of that name, and their labels.
+        """Return the paths of the images, relative to the directory `name`, and their labels.
 
         Args:
-            name: ``"train"``, ``"val"`` or ``"test"``; the labels of the last are unknown, and given as 0.
-            dir_structure: ``"original"``, or ``"train"`` for a directory for each class in any case.
+            name: ``"train"``, ``"val"`` or ``"test"``; the labels of ``"test"`` are unknown and given as 0.
+            dir_structure: ``"original"``, or ``"train"`` for one directory per class in every split.
         """
         check_split("name", name, ("train", "val", "test"))
         check_split("dir_structure", dir_structure, ("original", "train"))
@@ -79,10 +79,10 @@ class ILSVRCMeta:
         return found
 
     def get_per_pixel_mean(self, size: tuple[int, int] | None = None) -> np.ndarray:
-        """Return the mean of all images for training, [height, width, 3] in BGR, float32 in [0, 255].
+        """Return the mean of the training images, [height, width, 3] in BGR, float32 in [0, 255].
 
         Args:
-            size: height and width; by default 256 and 256. Others need OpenCV.
+            size: height and width; by default 256 and 256. Other sizes need OpenCV.
         """
         path = require(os.path.join(self.dir, "imagenet_mean.binaryproto"), _META_URL, "ILSVRCMeta")
         pb = get_caffe_pb()
@@ -104,13 +104,13 @@ class ILSVRCMeta:
 
     @staticmethod
     def guess_dir_structure(dir: str) -> str:
-        """Return ``"train"`` for a directory that holds one for each class, else ``"original"``.
+        """Return ``"train"`` for a directory with one subdirectory per class, else ``"original"``.
 
         Args:
-            dir: such as ``/path/to/imagenet/val``.
+            dir: for example ``/path/to/imagenet/val``.
 
         Raises:
-            FileNotFoundError: it is not there, or empty.
+            FileNotFoundError: the directory is missing or empty.
         """
         entries = os.listdir(require(dir, _URL, "ILSVRC12"))
         if not entries:
@@ -126,7 +126,7 @@ class ILSVRCMeta:
 
 
 class ILSVRC12Files(IndexedData):
-    """As `ILSVRC12`, with the path of each image in its place: for those who decode it in processes of their own."""
+    """`ILSVRC12` with paths instead of images, for decoding in separate processes."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class ILSVRC12Files(IndexedData):
         return len(self.imglist)
 
     def get(self, index: int) -> list[Any]:
-        """Return the path of the image of this number, and its label."""
+        """Return the path of the image with this number and its label."""
         path, label = self.imglist[index]
         return [os.path.join(self.full_dir, path), label]
 
@@ -161,39 +161,39 @@ class ILSVRC12Files(IndexedData):
 class ILSVRC12(ILSVRC12Files):
     """ILSVRC 2012, "ImageNet": images of [height, width, 3] in BGR, uint8, and labels from 0 to 999.
 
-    The numbers of the classes are those of ``synsets.txt`` in ``caffe_ilsvrc12.tar.gz``; see `ILSVRCMeta`. Images are
-    read with OpenCV.
+    Classes are numbered as in ``synsets.txt`` of ``caffe_ilsvrc12.tar.gz``; see `ILSVRCMeta`. Images are read with
+    OpenCV.
 
     Args:
-        dir: the directory that holds ``train``, ``val`` and ``test``: in ``train`` a directory for each class
-            (``n02134418/n02134418_198.JPEG``), in the others the images (``ILSVRC2012_val_00000001.JPEG``).
+        dir: the directory that contains ``train``, ``val`` and ``test``. ``train`` has one directory per class
+            (``n02134418/n02134418_198.JPEG``); the others contain the images (``ILSVRC2012_val_00000001.JPEG``).
         name: ``"train"``, ``"val"`` or ``"test"``.
         meta_dir: the directory of the lists; see `ILSVRCMeta`.
-        shuffle: whether each epoch has an order of its own; by default in training.
-        dir_structure: ``"original"``, or ``"train"`` where ``val``, too, has a directory for each class; by default
-            what is found there.
+        shuffle: whether to shuffle before each epoch; by default in training.
+        dir_structure: ``"original"``, or ``"train"`` if ``val`` also has one directory per class; detected by default.
 
     Raises:
         FileNotFoundError: a directory, a list or an image is missing.
         ImportError: OpenCV is missing.
-        ValueError: there is no such part, or a file is damaged.
+        ValueError: `name` is unknown, or a file is damaged.
     """
 
     def get(self, index: int) -> list[Any]:
-        """Return the image of this number, and its label."""
+        """Return the image with this number and its label."""
         path, label = super().get(index)
         return [read_image(path, "ILSVRC12"), label]
 
     @staticmethod
     def get_training_bbox(bbox_dir: str, imglist: Sequence[tuple[str, int]]) -> list[np.ndarray | None]:
-        """Return the box of the object in each image for training: ``[xmin, ymin, xmax, ymax]``, float32.
+        """Return the bounding box of the object in each training image: ``[xmin, ymin, xmax, ymax]``, float32.
 
         Args:
-            bbox_dir: the directory of ``n02134418/n02134418_198.xml`` and such, of ``ILSVRC2012_bbox_train_v2.tar.gz``.
+            bbox_dir: the directory with files such as ``n02134418/n02134418_198.xml``, from
+                ``ILSVRC2012_bbox_train_v2.tar.gz``.
             imglist: paths and labels, as `ILSVRCMeta.get_image_list` returns them.
 
         Returns:
-            For each image its box, or None for most of them, which have none.
+            The box of each image, or None for most of them, which have no box.
         """
         boxes = [_first_box(os.path.join(bbox_dir, os.path.splitext(path)[0] + ".xml")) for path, _ in imglist]
         logger.info("%d/%d images have bounding box.", sum(box is not None for box in boxes), len(boxes))
@@ -201,7 +201,7 @@ class ILSVRC12(ILSVRC12Files):
 
 
 def _first_box(path: str) -> np.ndarray | None:
-    """Return the box of the first object in a file in the format of PASCAL VOC, or None if there is no file."""
+    """Return the box of the first object in a PASCAL VOC file, or None if the file is missing."""
     if not os.path.isfile(path):
         return None
     with reading(path, "https://image-net.org/download-images (ILSVRC2012_bbox_train_v2.tar.gz)"):
@@ -215,20 +215,20 @@ def _first_box(path: str) -> np.ndarray | None:
 
 
 class TinyImageNet(LabelledImages):
-    """Tiny ImageNet: images of [64, 64, 3] in BGR, uint8, of two hundred classes.
+    """Tiny ImageNet: images of shape [64, 64, 3] in BGR, uint8, in 200 classes.
 
-    It reads the directory of ``tiny-imagenet-200.zip``, with OpenCV. The classes are numbered as in ``wnids.txt``; the
-    images of each are in the order of their names.
+    It reads the directory of ``tiny-imagenet-200.zip`` with OpenCV. Classes are numbered as in ``wnids.txt``; the
+    images of each class are sorted by name.
 
     Args:
-        dir: the directory, which holds ``wnids.txt``, ``train`` and ``val``.
+        dir: the directory that contains ``wnids.txt``, ``train`` and ``val``.
         name: ``"train"`` or ``"val"``.
-        shuffle: whether each epoch has an order of its own; by default in training.
+        shuffle: whether to shuffle before each epoch; by default in training.
 
     Raises:
         FileNotFoundError: a list or an image is missing.
         ImportError: OpenCV is missing.
-        ValueError: there is no such part, or a file is damaged.
+        ValueError: `name` is unknown, or a file is damaged.
     """
 
     def __init__(self, dir: str, name: str, shuffle: bool | None = None) -> None:

@@ -1,4 +1,4 @@
-"""MNIST, and what is published in the same format."""
+"""MNIST and Fashion-MNIST, which has the same format."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ __all__ = ["FashionMnist", "Mnist"]
 
 
 class Mnist(IndexedData):
-    """The handwritten digits of MNIST: images of 28x28, float32 in [0, 1], and labels from 0 to 9.
+    """The handwritten digits of MNIST: 28x28 images, float32 in [0, 1], and labels from 0 to 9.
 
     It reads ``train-images-idx3-ubyte.gz``, ``train-labels-idx1-ubyte.gz``, ``t10k-images-idx3-ubyte.gz`` and
     ``t10k-labels-idx1-ubyte.gz``.
 
     Args:
         train_or_test: ``"train"`` or ``"test"``.
-        shuffle: whether each epoch has an order of its own.
+        shuffle: whether to shuffle before each epoch.
         dir: the directory of the files; by default ``mnist_data`` below `get_dataset_path`.
 
     Attributes:
-        images: all of them, [N, 28, 28, 1].
-        labels: theirs, [N], uint8.
+        images: all images, [N, 28, 28, 1].
+        labels: their labels, [N], uint8.
 
     Raises:
         FileNotFoundError: a file is missing.
-        ValueError: `train_or_test` is neither, or a file is damaged.
+        ValueError: `train_or_test` is invalid, or a file is damaged.
 
     Example:
         ```python
@@ -75,9 +75,9 @@ class Mnist(IndexedData):
 
 
 class FashionMnist(Mnist):
-    """Fashion-MNIST: pictures of clothes, in the files and with the arguments of `Mnist`.
+    """Fashion-MNIST: images of clothes, with the files and arguments of `Mnist`.
 
-    They are in ``fashion_mnist_data`` below `get_dataset_path` by default.
+    The default directory is ``fashion_mnist_data`` below `get_dataset_path`.
     """
 
     _DIR_NAME = "fashion_mnist_data"

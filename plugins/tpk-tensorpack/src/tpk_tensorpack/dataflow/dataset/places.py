@@ -13,20 +13,20 @@ _URL = "http://places2.csail.mit.edu/download.html"
 
 
 class Places365Standard(LabelledImages):
-    """Places365-Standard in low resolution: images of [256, 256, 3] in BGR, uint8, and labels from 0 to 364.
+    """Places365-Standard in low resolution: images of shape [256, 256, 3] in BGR, uint8, and labels from 0 to 364.
 
     It reads the "easy directory structure" (``places365standard_easyformat.tar``): ``train.txt`` and ``val.txt``, which
-    list ``train/airfield/00000001.jpg`` and such, and the images, with OpenCV.
+    list files such as ``train/airfield/00000001.jpg``, and the images, with OpenCV.
 
     Args:
         dir: the directory of those two files.
         name: ``"train"`` or ``"val"``.
-        shuffle: whether each epoch has an order of its own; by default in training.
+        shuffle: whether to shuffle before each epoch; by default in training.
 
     Raises:
         FileNotFoundError: the list or an image is missing.
         ImportError: OpenCV is missing.
-        ValueError: there is no such part, or a file is damaged.
+        ValueError: `name` is unknown, or a file is damaged.
     """
 
     def __init__(self, dir: str, name: str, shuffle: bool | None = None) -> None:
@@ -48,5 +48,5 @@ class Places365Standard(LabelledImages):
         logger.info("Found %d images in %s.", len(files), path)
 
     def get_label_names(self) -> list[str]:
-        """Return the name of each class."""
+        """Return the class names."""
         return self._labels

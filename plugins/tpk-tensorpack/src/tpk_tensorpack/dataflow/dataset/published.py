@@ -1,4 +1,4 @@
-"""Files of published data sets: found where they belong, or an error that says where that is."""
+"""Find and read the files of published data sets; missing files raise an error that says where to put them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ __all__ = ["IndexedData", "LabelledImages", "check_split", "extract", "load_mat"
 
 
 class IndexedData(RNGDataFlow):
-    """A data set whose datapoints have numbers, in this order or, with `shuffle`, in another one in each epoch.
+    """A data set of numbered datapoints, delivered in order, or in a new order in each epoch with `shuffle`.
 
-    A subclass has ``__len__`` and `get`, and sets `shuffle`.
+    A subclass defines ``__len__`` and `get`, and sets `shuffle`.
     """
 
     refills_arrays = False
@@ -33,7 +33,7 @@ class IndexedData(RNGDataFlow):
 
     @abstractmethod
     def get(self, index: int) -> list[Any]:
-        """Return the datapoint of this number."""
+        """Return the datapoint with this number."""
 
     def __iter__(self) -> Iterator[Any]:
         order = np.arange(len(self))
@@ -44,9 +44,9 @@ class IndexedData(RNGDataFlow):
 
 
 class LabelledImages(IndexedData):
-    """Images in files, and their labels.
+    """Images from files, with labels.
 
-    A subclass sets `shuffle`, and `imglist`: the path and the label of each image.
+    A subclass sets `shuffle` and `imglist`: the path and label of each image.
     """
 
     imglist: list[tuple[str, int]]
@@ -55,19 +55,19 @@ class LabelledImages(IndexedData):
         return len(self.imglist)
 
     def get(self, index: int) -> list[Any]:
-        """Return the image of this number, and its label."""
+        """Return the image with this number and its label."""
         path, label = self.imglist[index]
         return [read_image(path, type(self).__name__), label]
 
 
 def check_split(what: str, name: str, splits: Sequence[str]) -> None:
-    """Raise a `ValueError` unless `name` is one of the parts that the data set has."""
+    """Raise a `ValueError` unless `name` is a split of the data set."""
     if name not in splits:
         raise ValueError(f"{what}: expected one of {', '.join(map(repr, splits))}, not {name!r}")
 
 
 def require(path: Any, source: str, what: str) -> str:
-    """Return the path of a file or directory, which has to be there.
+    """Return the path of a file or directory, which must exist.
 
     Args:
         path: the path.
@@ -75,14 +75,14 @@ def require(path: Any, source: str, what: str) -> str:
         what: the class that reads it.
 
     Raises:
-        FileNotFoundError: it is not; it says what to get, and where to put it.
+        FileNotFoundError: it is missing; the message says where to get it and where to put it.
     """
     path = os.fspath(path)
     if os.path.exists(path):
         return path
     directory, name = os.path.split(path)
     raise FileNotFoundError(
-        f"{what} reads {path}, which is not there, and downloads nothing by itself: get {name} from {source} and put "
+        f"{what} reads {path}, which is missing, and downloads nothing by itself: get {name} from {source} and put "
         f"it into {directory}. Name another directory to {what} itself, or, where it has a default, in the environment "
         "variable TENSORPACK_DATASET"
     )
@@ -90,20 +90,20 @@ def require(path: Any, source: str, what: str) -> str:
 
 @contextmanager
 def reading(path: Any, source: str) -> Iterator[None]:
-    """Within the context, what a damaged file raises becomes a `ValueError` that names it.
+    """Within the context, convert the errors that a damaged file causes into a `ValueError` that names it.
 
     Args:
         path: the file.
-        source: where another copy comes from.
+        source: where to get another copy.
     """
     try:
         yield
-    except Exception as error:  # NumPy, pickle, SciPy, tarfile and zlib raise what they come upon
+    except Exception as error:  # NumPy, pickle, SciPy, tarfile and zlib raise many types
         if isinstance(error, FileNotFoundError | PermissionError):
             raise
         raise ValueError(
-            f"{path} cannot be read as what it should be ({type(error).__name__}: {error}): it may be damaged, or not "
-            f"have been downloaded whole. Get it anew from {source}"
+            f"{path} cannot be read ({type(error).__name__}: {error}): it may be damaged, or its download may be "
+            f"incomplete. Get it again from {source}"
         ) from error
 
 
@@ -111,7 +111,7 @@ def extract(archive: str, directory: str, source: str) -> None:
     """Extract an archive into a directory."""
     logger.info("Extracting %s ...", archive)
     with reading(archive, source), tarfile.open(archive) as files:
-        # Python 3.10 and 3.11 have the filter from their later releases on.
+        # Early releases of Python 3.10 and 3.11 lack the filter.
         if hasattr(tarfile, "data_filter"):
             files.extractall(directory, filter="data")
         else:
@@ -123,7 +123,7 @@ def load_mat(path: str, source: str, what: str) -> dict[str, Any]:
 
     Raises:
         ImportError: SciPy is missing.
-        ValueError: the file is none; it names it.
+        ValueError: the file is not a MATLAB file; the message names it.
     """
     try:
         scipy_io = importlib.import_module("scipy.io")
@@ -135,12 +135,12 @@ def load_mat(path: str, source: str, what: str) -> dict[str, Any]:
 
 
 def read_image(path: Any, what: str) -> np.ndarray:
-    """Return an image as an array of [height, width, 3] in BGR, uint8; a gray one has three equal channels.
+    """Read an image as an array of shape [height, width, 3] in BGR, uint8; a gray image gets three equal channels.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: the file is missing.
         ImportError: OpenCV is missing.
-        ValueError: the file is no image; it names it.
+        ValueError: the file is not an image; the message names it.
     """
     try:
         cv2: Any = importlib.import_module("cv2")
@@ -148,7 +148,7 @@ def read_image(path: Any, what: str) -> np.ndarray:
         raise ImportError(f"{what} needs OpenCV: pip install 'tpk-tensorpack[images]'") from error
     path = os.fspath(path)
     if not os.path.isfile(path):
-        raise FileNotFoundError(f"{what}: {path}, an image of its list, is not there")
+        raise FileNotFoundError(f"{what}: {path}, an image in its list, is missing")
     image: np.ndarray | None = cv2.imread(path, cv2.IMREAD_COLOR)
     if image is None:
         raise ValueError(f"{what}: {path} cannot be read as an image: it may be damaged")

@@ -19,14 +19,14 @@ _SPLITS = ("train", "test", "extra")
 
 
 class SVHNDigit(IndexedData):
-    """The cropped digits of SVHN: images of [32, 32, 3], uint8, and labels from 0 to 9.
+    """The cropped digits of SVHN: images of shape [32, 32, 3], uint8, and labels from 0 to 9.
 
-    It reads ``train_32x32.mat``, ``test_32x32.mat`` and ``extra_32x32.mat`` with SciPy, each once in a process.
+    It reads ``train_32x32.mat``, ``test_32x32.mat`` and ``extra_32x32.mat`` with SciPy, once per process.
 
     Args:
         name: ``"train"``, ``"test"`` or ``"extra"``.
         data_dir: the directory of the files; by default ``svhn_data`` below `get_dataset_path`.
-        shuffle: whether each epoch has an order of its own.
+        shuffle: whether to shuffle before each epoch.
 
     Attributes:
         X: the images, [N, 32, 32, 3].
@@ -35,7 +35,7 @@ class SVHNDigit(IndexedData):
     Raises:
         FileNotFoundError: the file is missing.
         ImportError: SciPy is missing.
-        ValueError: there is no such part, or the file is damaged.
+        ValueError: `name` is unknown, or the file is damaged.
     """
 
     _Cache: dict[str, tuple[np.ndarray, np.ndarray]] = {}
@@ -55,22 +55,22 @@ class SVHNDigit(IndexedData):
         variables = load_mat(path, _URL, "SVHNDigit")
         with reading(path, _URL):
             images, labels = variables["X"].transpose(3, 0, 1, 2), variables["y"].reshape(-1)
-        # The file says 10 for a zero.
+        # The file stores the digit 0 as 10.
         return np.ascontiguousarray(images), np.where(labels == 10, 0, labels).astype(labels.dtype)
 
     def __len__(self) -> int:
         return len(self.Y)
 
     def get(self, index: int) -> list[Any]:
-        """Return the image of this number, and its label."""
+        """Return the image with this number and its label."""
         return [self.X[index], self.Y[index]]
 
     @staticmethod
     def get_per_pixel_mean(names: Sequence[str] = ("train", "test", "extra")) -> np.ndarray:
-        """Return the mean of the images of these parts, in the default directory: [32, 32, 3], float64.
+        """Return the mean image of these splits, in the default directory: [32, 32, 3], float64.
 
         Args:
-            names: the parts.
+            names: the names of the splits.
         """
         images = [SVHNDigit(name).X for name in names]
         total = sum(np.sum(part, axis=0, dtype=np.float64) for part in images)

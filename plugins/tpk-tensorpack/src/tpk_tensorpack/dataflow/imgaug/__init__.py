@@ -1,7 +1,7 @@
 """tensorpack's `imgaug`: augmentors of images, and of coordinates in them.
 
-An augmentor makes a transform for an image, at random; the transform is deterministic, and applies to that image, to
-others of its size and to coordinates.
+An augmentor creates a random transform for an image. The transform itself is deterministic, and applies to that image,
+to other images of the same size, and to coordinates.
 
 Example:
     ```python
@@ -13,8 +13,8 @@ Example:
     points = transform.apply_coords(points)  # of shape [n, 2]: x and y
     ```
 
-Images are arrays of shape ``[height, width]`` or ``[height, width, channels]``, of ``uint8`` or of floating point with
-values from 0 to 255, as it is with OpenCV, which is imported when the first of its functions is needed.
+Images are arrays of shape ``[height, width]`` or ``[height, width, channels]``, of type ``uint8`` or floating point
+with values from 0 to 255, as in OpenCV. OpenCV is imported when one of its functions is first needed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Augmentors: what draws random numbers, and makes a transform of them for an image."""
+"""Augmentors: they draw random numbers and create a transform for an image."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _augmentors: weakref.WeakSet[ImageAugmentor] = weakref.WeakSet()
 
 
 def _reset_after_fork() -> None:
-    # The processes of a fork would otherwise all draw the same numbers.
+    # Otherwise all forked processes would draw the same numbers.
     for augmentor in list(_augmentors):
         augmentor.reset_state()
 
@@ -42,14 +42,14 @@ if hasattr(os, "register_at_fork"):
 
 
 class ImageAugmentor:
-    """The base of augmentors.
+    """Base class of augmentors.
 
-    A subclass overrides `get_transform`, which draws what is random from `rng` and returns a transform that is
-    deterministic. (The older way, still understood: ``_get_augment_params(img)``, ``_augment(img, params)`` and
+    A subclass overrides `get_transform`, which draws random numbers from `rng` and returns a deterministic transform.
+    (The older interface is still supported: ``_get_augment_params(img)``, ``_augment(img, params)`` and
     ``_augment_coords(coords, params)``.)
 
     Attributes:
-        rng: a `numpy.random.RandomState`, other than in any other process.
+        rng: a `numpy.random.RandomState`, different in each process.
 
     Example:
         ```python
@@ -75,23 +75,23 @@ class ImageAugmentor:
         set_fields(self, params)
 
     def reset_state(self) -> None:
-        """Begin with other random numbers.
+        """Reseed the random numbers.
 
-        What iterates a data flow calls it in the process that augments; a fork does by itself.
+        Data flows call it in the process that augments; after a fork it is called automatically.
         """
         self.rng = get_rng(self)
 
     def _rand_range(self, low: float = 1.0, high: float | None = None, size: Any = None) -> Any:
-        """Draw numbers of float32 between two, or from 0 on if one is given."""
+        """Draw float32 numbers from the range ``[low, high)``, or ``[0, low)`` if only one number is given."""
         if high is None:
             low, high = 0, low
         return self.rng.uniform(low, high, [] if size is None else size).astype(np.float32)
 
     def get_transform(self, img: Array) -> Any:
-        """Draw what is random, and return the transform.
+        """Draw random numbers and return the transform.
 
         Args:
-            img: the image that it is for.
+            img: the image to transform.
 
         Returns:
             A `Transform`.
@@ -103,7 +103,7 @@ class ImageAugmentor:
                 "imgaug.Transform"
             )
         log_once(
-            f"{kind.__name__} has _augment, which is tensorpack's older way: define get_transform instead", "warning"
+            f"{kind.__name__} defines _augment, tensorpack's older interface: define get_transform instead", "warning"
         )
         params = self._get_augment_params(img)
         return TransformFactory(
@@ -119,25 +119,25 @@ class ImageAugmentor:
         return coords
 
     def augment(self, img: Array) -> Array:
-        """Return the image, transformed at random."""
+        """Return the image, randomly transformed."""
         image: Array = self.get_transform(img).apply_image(img)
         return image
 
     @deprecated("Use get_transform instead", max_num_warnings=1)
     def augment_return_params(self, d: Array) -> tuple[Array, Any]:
-        """Return the image, transformed at random, and the transform."""
+        """Return the randomly transformed image, and the transform."""
         transform = self.get_transform(d)
         return transform.apply_image(d), transform
 
     @deprecated("Use apply_image of a transform instead", max_num_warnings=1)
     def augment_with_params(self, d: Array, param: Any) -> Array:
-        """Return an image, transformed by what `augment_return_params` has returned."""
+        """Return the image, transformed with the result of `augment_return_params`."""
         image: Array = param.apply_image(d)
         return image
 
     @deprecated("Use apply_coords of a transform instead", max_num_warnings=1)
     def augment_coords(self, coords: Array, param: Any) -> Array:
-        """Return coordinates, transformed by what `augment_return_params` has returned."""
+        """Return the coordinates, transformed with the result of `augment_return_params`."""
         mapped: Array = param.apply_coords(coords)
         return mapped
 
@@ -149,17 +149,17 @@ class ImageAugmentor:
 
 
 Augmentor = ImageAugmentor
-"""The older name of `ImageAugmentor`."""
+"""The former name of `ImageAugmentor`."""
 
 
 class AugmentorList(ImageAugmentor):
-    """Augmentors, one after the other.
+    """Apply several augmentors in order.
 
     Args:
-        augmentors: a list of them.
+        augmentors: a list of augmentors.
 
     Raises:
-        ConfigError: it is no list, or one of them is no augmentor.
+        ConfigError: it is not a list, or an item is not an augmentor.
     """
 
     def __init__(self, augmentors: Sequence[Any]) -> None:
@@ -168,19 +168,19 @@ class AugmentorList(ImageAugmentor):
         super().__init__()
 
     def reset_state(self) -> None:
-        """Reset this one, and all of them."""
+        """Reset this augmentor and all augmentors in the list."""
         super().reset_state()
         for augmentor in self.augmentors:
             augmentor.reset_state()
 
     def get_transform(self, img: Array) -> Any:
-        """Return a transform that asks each augmentor once it has what the ones before have made of the image.
+        """Return a transform that asks each augmentor in turn, with the image as transformed so far.
 
         Raises:
-            InputError: that is no image.
+            InputError: `img` is not an image.
         """
         check_image(img)
-        # The first one has the image, and may as well fail here.
+        # The first augmentor gets the image itself, and its errors can be raised here.
         transforms = [self.augmentors[0].get_transform(img)] if self.augmentors else []
         return TransformList([*transforms, *(LazyTransform(each.get_transform) for each in self.augmentors[1:])])
 
@@ -189,9 +189,9 @@ class AugmentorList(ImageAugmentor):
 
 
 class PhotometricAugmentor(ImageAugmentor):
-    """The base of augmentors that change pixels, and leave coordinates as they are.
+    """Base class of augmentors that change pixels but not coordinates.
 
-    A subclass overrides ``_augment(img, params)``, and ``_get_augment_params(img)`` where it draws random numbers.
+    A subclass overrides ``_augment(img, params)``, and ``_get_augment_params(img)`` if it draws random numbers.
     """
 
     def __init__(self) -> None:
@@ -213,13 +213,13 @@ def _augment_with(augment: Callable[[Array, Any], Array], params: Any, img: Arra
 
 
 def check_image(img: Any) -> None:
-    """Check that something is an image.
+    """Check that `img` is an image.
 
     Raises:
-        InputError: it is none.
+        InputError: it is not.
     """
     if not isinstance(img, np.ndarray):
-        raise InputError(f"an augmentor got a {type(img).__name__} in place of an image; expected a NumPy array")
+        raise InputError(f"an augmentor got a {type(img).__name__} instead of an image; expected a NumPy array")
     if img.ndim not in (2, 3):
         raise InputError(
             f"an augmentor got an array of shape {img.shape}; expected [height, width] or [height, width, channels]"
@@ -227,24 +227,25 @@ def check_image(img: Any) -> None:
 
 
 def check_augmentors(owner: str, augmentors: Any) -> None:
-    """Check that something is a list of augmentors.
+    """Check that `augmentors` is a list of augmentors.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is not.
     """
     if not isinstance(augmentors, (list, tuple)):
         raise ConfigError(f"{owner} got {augmentors!r}; expected a list of augmentors")
     for each in augmentors:
         if not (hasattr(each, "get_transform") and hasattr(each, "reset_state")):
             raise ConfigError(
-                f"{owner} got {each!r}, which is no imgaug.ImageAugmentor; imgaug.MapImage makes one of a function"
+                f"{owner} got {each!r}, which is not an imgaug.ImageAugmentor; imgaug.MapImage wraps a function"
             )
 
 
 def clipped(img: Array, dtype: Any, clip: bool) -> Array:
-    """Return values as `dtype`, between 0 and 255 if that is asked for, or the only ones that it has.
+    """Return values as `dtype`, clipped to [0, 255] if requested or if `dtype` requires it.
 
-    They are floating-point numbers that nobody else has, and are changed in place: memory is what takes time here.
+    The values must be floating-point numbers that nothing else uses: they are changed in place, because copying is
+    slow.
     """
     if clip or dtype == np.uint8:
         np.clip(img, 0, 255, out=img)

@@ -1,4 +1,4 @@
-"""Augmentors that change the colors of all images alike, or their type."""
+"""Augmentors that convert colors or data types."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["ColorSpace", "Grayscale", "ToFloat32", "ToUint8"]
 
 
 class ColorSpace(PhotometricAugmentor):
-    """Converts into another color space.
+    """Convert images to another color space.
 
     Args:
-        mode: OpenCV's code, such as ``cv2.COLOR_BGR2HSV``.
-        keepdims: whether an image of one channel keeps its axis.
+        mode: an OpenCV code, such as ``cv2.COLOR_BGR2HSV``.
+        keepdims: whether an image with one channel keeps its channel axis.
     """
 
     def __init__(self, mode: int, keepdims: bool = True) -> None:
@@ -32,7 +32,7 @@ class ColorSpace(PhotometricAugmentor):
 
 
 class Grayscale(ColorSpace):
-    """Converts to gray.
+    """Convert images to grayscale.
 
     Args:
         keepdims: whether the result has shape ``[height, width, 1]``; otherwise ``[height, width]``.
@@ -56,7 +56,7 @@ class Grayscale(ColorSpace):
 
 
 class ToUint8(PhotometricAugmentor):
-    """Clips values to what ``uint8`` has, and converts to it; that is a quarter of the bytes to send."""
+    """Clip values to the range of ``uint8`` and convert to it; this takes a quarter of the memory of ``float32``."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class ToUint8(PhotometricAugmentor):
 
 
 class ToFloat32(PhotometricAugmentor):
-    """Converts to ``float32``: augmentors that follow do not round."""
+    """Convert images to ``float32``, so that later augmentors do not round."""
 
     def __init__(self) -> None:
         super().__init__()

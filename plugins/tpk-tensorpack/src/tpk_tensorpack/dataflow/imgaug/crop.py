@@ -1,4 +1,4 @@
-"""Augmentors that cut a part out of an image, or paint it over."""
+"""Augmentors that crop an image or erase a part of it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ __all__ = ["CenterCrop", "GoogleNetRandomCropAndResize", "RandomCrop", "RandomCr
 
 
 class RandomCrop(ImageAugmentor):
-    """Cuts a rectangle of a given size out, anywhere.
+    """Crop a rectangle of a given size at a random position.
 
     Args:
         crop_shape: height and width, or one number for both.
 
     Raises:
-        InputError: an image is smaller than that.
+        InputError: an image is smaller than the crop.
     """
 
     def __init__(self, crop_shape: int | Sequence[int]) -> None:
@@ -39,7 +39,7 @@ class RandomCrop(ImageAugmentor):
         self._init({"crop_shape": tuple(shape2d(crop_shape))})
 
     def get_transform(self, img: Array) -> Any:
-        """Choose the place."""
+        """Choose the position."""
         height, width = self.crop_shape
         _check_fits(self, img, height, width)
         y0 = self.rng.randint(img.shape[0] - height + 1)
@@ -48,13 +48,13 @@ class RandomCrop(ImageAugmentor):
 
 
 class CenterCrop(ImageAugmentor):
-    """Cuts the middle out.
+    """Crop the center.
 
     Args:
         crop_shape: height and width, or one number for both.
 
     Raises:
-        InputError: an image is smaller than that.
+        InputError: an image is smaller than the crop.
     """
 
     def __init__(self, crop_shape: int | Sequence[int]) -> None:
@@ -69,17 +69,17 @@ class CenterCrop(ImageAugmentor):
 
 
 class RandomCropRandomShape(ImageAugmentor):
-    """Cuts a rectangle out, of any size in a range and anywhere.
+    """Crop a rectangle with a random size and position.
 
     Args:
         wmin: the smallest width.
         hmin: the smallest height.
-        wmax: the largest width; that of the image if it is None.
-        hmax: the largest height; that of the image if it is None.
+        wmax: the largest width; None for the width of the image.
+        hmax: the largest height; None for the height of the image.
         max_aspect_ratio: has no effect, as in tensorpack.
 
     Raises:
-        InputError: the sizes are more than an image has.
+        InputError: the sizes exceed the image.
     """
 
     def __init__(
@@ -96,29 +96,29 @@ class RandomCropRandomShape(ImageAugmentor):
         self._init(locals())
 
     def get_transform(self, img: Array) -> Any:
-        """Choose size and place."""
+        """Choose size and position."""
         hmax, wmax = self.hmax or img.shape[0], self.wmax or img.shape[1]
         _check_fits(self, img, max(hmax, self.hmin), max(wmax, self.wmin))
         height = self.rng.randint(self.hmin, hmax + 1)
         width = self.rng.randint(self.wmin, wmax + 1)
-        # The last place is never drawn, as in tensorpack, and nothing is where there is one place only.
+        # As in tensorpack, the last position is never drawn, and no number is drawn for a single position.
         y0 = 0 if height == img.shape[0] else self.rng.randint(img.shape[0] - height)
         x0 = 0 if width == img.shape[1] else self.rng.randint(img.shape[1] - width)
         return CropTransform(y0, x0, height, width)
 
 
 class GoogleNetRandomCropAndResize(ImageAugmentor):
-    """Cuts a rectangle out, of any area and aspect ratio in a range, and resizes it to a square.
+    """Crop a rectangle with a random area and aspect ratio, and resize it to a square.
 
-    That is the augmentation of "Going Deeper with Convolutions", section 6, as
-    [fb.resnet.torch](https://github.com/facebookarchive/fb.resnet.torch) does it. If none of ten such rectangles lies
-    within the image, the shortest edge is resized, and the middle cut out.
+    This is the augmentation of "Going Deeper with Convolutions", section 6, as implemented by
+    [fb.resnet.torch](https://github.com/facebookarchive/fb.resnet.torch). If ten random rectangles all exceed the
+    image, the shortest edge is resized and the center cropped.
 
     Args:
-        crop_area_fraction: the range of areas, as parts of that of the image.
-        aspect_ratio_range: the range of ratios of width and height, or of height and width.
+        crop_area_fraction: the range of areas, relative to the area of the image.
+        aspect_ratio_range: the range of width/height or height/width ratios.
         target_shape: the side of the square.
-        interp: OpenCV's interpolation.
+        interp: an OpenCV interpolation flag.
     """
 
     def __init__(
@@ -152,12 +152,12 @@ class GoogleNetRandomCropAndResize(ImageAugmentor):
 
 
 class RandomCutout(ImageAugmentor):
-    """Paints a rectangle anywhere over, in place: [cutout](https://arxiv.org/abs/1708.04552).
+    """Paint over a rectangle at a random position, in place: [cutout](https://arxiv.org/abs/1708.04552).
 
     Args:
-        h_range: the height, or a pair ``(low, high)`` to draw it from, without `high` itself.
+        h_range: the height, or a pair ``(low, high)`` to draw it from, excluding `high`.
         w_range: the width, likewise.
-        fill: the value to paint.
+        fill: the fill value.
 
     Raises:
         InputError: an image is smaller than the rectangle.
@@ -168,7 +168,7 @@ class RandomCutout(ImageAugmentor):
         self._init(locals())
 
     def get_transform(self, img: Array) -> Any:
-        """Choose size and place."""
+        """Choose size and position."""
         height, width = self._size(self.h_range), self._size(self.w_range)
         _check_fits(self, img, height, width)
         x0 = self.rng.randint(0, img.shape[1] - width + 1)
@@ -190,5 +190,5 @@ def _check_fits(augmentor: ImageAugmentor, img: Array, height: int, width: int) 
     if img.shape[0] < height or img.shape[1] < width:
         raise InputError(
             f"{augmentor!r} got an image of shape {img.shape}, which is smaller than {height} x {width}: resize it "
-            "before, such as by imgaug.ResizeShortestEdge"
+            "first, for example with imgaug.ResizeShortestEdge"
         )

@@ -1,4 +1,4 @@
-"""A slow, smooth deformation; tensorpack documents it as nothing to count on, and exports none of it."""
+"""A slow, smooth deformation; undocumented and not exported in tensorpack, so do not rely on it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__: list[str] = []
 
 
 class GaussianMap:
-    """Weights that fall off with the distance from a point, as a Gaussian does.
+    """Gaussian weights that fall off with the distance from a point.
 
     Args:
         image_shape: height and width.
-        sigma: how far: at a squared distance of `sigma`, in sides of the image, the weight is 1/e.
+        sigma: the weight is 1/e at a squared distance of `sigma`, measured in image sides.
     """
 
     def __init__(self, image_shape: Sequence[int], sigma: float = 0.5) -> None:
@@ -40,11 +40,11 @@ class GaussianMap:
 
 
 def np_sample(img: Array, coords: Array) -> Array:
-    """Return an image at coordinates between its pixels, linearly interpolated.
+    """Sample an image at fractional coordinates, with bilinear interpolation.
 
     Args:
         img: of shape ``[height, width, channels]``.
-        coords: of shape ``[..., 2]``, y and x; those outside of it are moved to its border.
+        coords: of shape ``[..., 2]``, y and x; coordinates outside the image are clamped to its border.
     """
     last = np.array(img.shape[:2]) - 1
     coords = np.clip(coords, 0, last)
@@ -59,16 +59,16 @@ def np_sample(img: Array, coords: Array) -> Array:
 
 
 class GaussianDeform(ImageAugmentor):
-    """Moves some points of an image at random, and what is around them along.
+    """Move some points of an image at random, and their surroundings with them.
 
     Args:
         anchors: the points, y and x, from 0 to 1.
         shape: height and width of the images.
-        sigma: how far around; see `GaussianMap`.
-        randrange: how many pixels a point moves at most; an eighth of the height if it is None.
+        sigma: the width of the surroundings; see `GaussianMap`.
+        randrange: the maximum distance in pixels that a point moves; None for an eighth of the height.
 
     Raises:
-        InputError: an image has another size.
+        InputError: an image has a different size.
     """
 
     def __init__(
@@ -88,11 +88,11 @@ class GaussianDeform(ImageAugmentor):
         self.gws = np.stack([weights.get_gaussian_weight(anchor) for anchor in anchors], axis=2)
 
     def get_transform(self, img: Array) -> Any:
-        """Draw where the points go."""
+        """Draw the distances."""
         if img.ndim != 3 or img.shape[:2] != tuple(self.shape[:2]):
             raise InputError(
                 f"GaussianDeform(shape={self.shape!r}) got an image of shape {img.shape}; expected "
-                "[height, width, channels] of that height and width: resize it before"
+                "[height, width, channels] with that height and width: resize it first"
             )
         moves = (self.rng.rand(len(self.anchors), 2) - 0.5) * 2 * self.randrange
         return TransformFactory(

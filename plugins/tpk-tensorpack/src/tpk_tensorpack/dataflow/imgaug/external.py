@@ -1,4 +1,4 @@
-"""Augmentors of other libraries."""
+"""Augmentors of third-party libraries."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["Albumentations", "IAAugmentor"]
 
 
 class IAATransform(Transform):
-    """What an augmentor of the library imgaug does, with its random numbers drawn.
+    """A transform of the imgaug library, with its random numbers drawn.
 
     Args:
-        aug: a deterministic augmentor of that library.
-        img_shape: the shape of the image that it is for.
+        aug: a deterministic imgaug augmentor.
+        img_shape: the shape of the image.
     """
 
     def __init__(self, aug: Any, img_shape: tuple[int, ...]) -> None:
@@ -32,7 +32,7 @@ class IAATransform(Transform):
         return image
 
     def apply_coords(self, coords: Array) -> Array:
-        """Augment coordinates, as accurately as that library does."""
+        """Augment coordinates, as accurately as imgaug does."""
         imgaug: Any = importlib.import_module("imgaug")
         points = [imgaug.Keypoint(x=x, y=y) for x, y in coords]
         augmented = self.aug.augment_keypoints([imgaug.KeypointsOnImage(points, shape=self.img_shape)])[0]
@@ -40,14 +40,14 @@ class IAATransform(Transform):
 
 
 class IAAugmentor(ImageAugmentor):
-    """Applies an augmentor of the library [imgaug](https://github.com/aleju/imgaug), to images of ``uint8``.
+    """Apply an augmentor of the [imgaug](https://github.com/aleju/imgaug) library to ``uint8`` images.
 
     Args:
         augmentor: one of ``imgaug.augmenters``.
 
     Raises:
         ConfigError: it is something else.
-        InputError: an image is not of ``uint8``.
+        InputError: an image is not ``uint8``.
     """
 
     def __init__(self, augmentor: Any) -> None:
@@ -60,17 +60,17 @@ class IAAugmentor(ImageAugmentor):
         self._aug = augmentor
 
     def get_transform(self, img: Array) -> Any:
-        """Draw its random numbers."""
+        """Draw the augmentor's random numbers."""
         if img.dtype != np.uint8:
             raise InputError(f"IAAugmentor got an image of {img.dtype}; the library imgaug takes uint8")
         return IAATransform(self._aug.to_deterministic(), img.shape)
 
 
 class AlbumentationsTransform(Transform):
-    """What an augmentor of Albumentations does, with its random numbers drawn.
+    """A transform of Albumentations, with its random numbers drawn.
 
     Args:
-        aug: an augmentor of that library.
+        aug: an Albumentations augmentor.
         param: its parameters.
     """
 
@@ -85,7 +85,7 @@ class AlbumentationsTransform(Transform):
 
 
 class Albumentations(ImageAugmentor):
-    """Applies an augmentor of [Albumentations](https://albumentations.ai); it has no coordinates.
+    """Apply an augmentor of [Albumentations](https://albumentations.ai); coordinates are not supported.
 
     Args:
         augmentor: an ``albumentations.BasicTransform``, such as ``albumentations.RandomRotate90(p=1)``.
@@ -104,14 +104,14 @@ class Albumentations(ImageAugmentor):
         self._aug = augmentor
 
     def get_transform(self, img: Array) -> Any:
-        """Draw its random numbers."""
+        """Draw the augmentor's random numbers."""
         if self.rng.rand() >= getattr(self._aug, "p", 1):
             return NoOpTransform()
         if hasattr(self._aug, "set_random_seed"):
-            # It has random numbers of its own, which would be the same ones in each worker process.
+            # Its own random numbers would be the same in every worker process.
             self._aug.set_random_seed(int(self.rng.randint(2**31 - 1)))
         params = self._aug.get_params()
-        # What newer versions draw depends on the image, or on its shape.
+        # In newer versions, the parameters depend on the image or on its shape.
         if hasattr(self._aug, "update_transform_params"):
             params = self._aug.update_transform_params(params, {"image": img})
         if hasattr(self._aug, "get_params_dependent_on_data"):

@@ -23,16 +23,16 @@ __all__ = ["Affine", "Rotation", "RotationAndCropValid", "Shift"]
 
 
 class Shift(ImageAugmentor):
-    """Moves an image to the sides by whole pixels.
+    """Shift an image by whole pixels.
 
     Args:
-        horiz_frac: by which part of its width at most, to the left or right.
-        vert_frac: by which part of its height at most, up or down.
-        border: what OpenCV does beyond the border.
-        border_value: the value there, with a constant border.
+        horiz_frac: the maximum shift to the left or right, as a fraction of the width.
+        vert_frac: the maximum shift up or down, as a fraction of the height.
+        border: an OpenCV border mode.
+        border_value: the value for a constant border.
 
     Raises:
-        ConfigError: a part is not between 0 and 1.
+        ConfigError: a fraction is not between 0 and 1.
     """
 
     def __init__(
@@ -55,18 +55,18 @@ class Shift(ImageAugmentor):
 
 
 class Rotation(ImageAugmentor):
-    """Rotates an image about a random center.
+    """Rotate an image about a random center.
 
     Args:
-        max_deg: the largest angle, in degrees, in both directions.
-        center_range: where the center is, as parts of width and height: least and largest.
-        interp: OpenCV's interpolation.
-        border: what OpenCV does beyond the border.
-        step_deg: angles are multiples of it; only with ``max_deg=180``, of which it is a divisor.
+        max_deg: the largest angle, in degrees, in either direction.
+        center_range: the range of the center, as fractions of width and height.
+        interp: an OpenCV interpolation flag.
+        border: an OpenCV border mode.
+        step_deg: round angles to multiples of this divisor of 180; requires ``max_deg=180``.
         border_value: the value beyond the border, with a constant border.
 
     Raises:
-        ConfigError: `step_deg` does not go with `max_deg`.
+        ConfigError: `step_deg` and `max_deg` do not match.
     """
 
     def __init__(
@@ -93,17 +93,17 @@ class Rotation(ImageAugmentor):
 
 
 class RotationAndCropValid(ImageAugmentor):
-    """Rotates an image about its middle, and cuts the largest rectangle out that has no border in it.
+    """Rotate an image about its center, and crop the largest rectangle without a border.
 
-    Images get different sizes by that.
+    The size of the result depends on the angle.
 
     Args:
-        max_deg: the largest angle, in degrees, in both directions.
-        interp: OpenCV's interpolation.
-        step_deg: angles are multiples of it; only with ``max_deg=180``, of which it is a divisor.
+        max_deg: the largest angle, in degrees, in either direction.
+        interp: an OpenCV interpolation flag.
+        step_deg: round angles to multiples of this divisor of 180; requires ``max_deg=180``.
 
     Raises:
-        ConfigError: `step_deg` does not go with `max_deg`.
+        ConfigError: `step_deg` and `max_deg` do not match.
     """
 
     def __init__(self, max_deg: float, interp: int = INTER_LINEAR, step_deg: float | None = None) -> None:
@@ -123,13 +123,13 @@ class RotationAndCropValid(ImageAugmentor):
 
     @staticmethod
     def largest_rotated_rect(w: float, h: float, angle: float) -> tuple[int, int]:
-        """Return width and height of the largest rectangle within an image that was rotated about its middle.
+        """Return width and height of the largest rectangle within an image rotated about its center.
 
-        The formula is that of https://stackoverflow.com/a/16778797.
+        The formula is from https://stackoverflow.com/a/16778797.
 
         Args:
             w: the width of the image.
-            h: its height.
+            h: the height of the image.
             angle: in degrees.
         """
         if w <= 0 or h <= 0:
@@ -137,30 +137,30 @@ class RotationAndCropValid(ImageAugmentor):
         sin, cos = abs(math.sin(math.radians(angle))), abs(math.cos(math.radians(angle)))
         long, short = max(w, h), min(w, h)
         if short <= 2 * sin * cos * long:
-            # Two of its corners touch the longer side.
+            # Two of the corners touch the longer side.
             half = 0.5 * short
             width, height = (half / sin, half / cos) if w >= h else (half / cos, half / sin)
         else:
-            # All four corners touch a side each.
+            # Each corner touches a different side.
             double = cos * cos - sin * sin
             width, height = (w * cos - h * sin) / double, (h * cos - w * sin) / double
         return round(width), round(height)
 
 
 class Affine(ImageAugmentor):
-    """Moves, rotates, zooms and shears an image, about its middle.
+    """Translate, rotate, zoom and shear an image about its center.
 
     Args:
-        scale: the least and the largest zoom; None for none.
-        translate_frac: by which part of width and height it is moved at most; None for not at all.
-        rotate_max_deg: the largest angle, in degrees, in both directions.
-        shear: the largest angle of the shear, in degrees, in both directions.
-        interp: OpenCV's interpolation.
-        border: what OpenCV does beyond the border.
-        border_value: the value there, with a constant border.
+        scale: the range of the zoom factor; None for no zoom.
+        translate_frac: the maximum translation, as fractions of width and height; None for no translation.
+        rotate_max_deg: the largest angle, in degrees, in either direction.
+        shear: the largest angle of the shear, in degrees, in either direction.
+        interp: an OpenCV interpolation flag.
+        border: an OpenCV border mode.
+        border_value: the value for a constant border.
 
     Raises:
-        ConfigError: a value is not within its range.
+        ConfigError: a value is out of range.
     """
 
     def __init__(

@@ -29,10 +29,10 @@ __all__ = [
 
 
 class Hue(PhotometricAugmentor):
-    """Turns the colors.
+    """Shift the hue.
 
     Args:
-        range: the least and the largest angle, of a whole turn of 180, as OpenCV counts for ``uint8``.
+        range: the range of the hue shift, where a full turn is 180, as in OpenCV's ``uint8`` hues.
         rgb: whether images are RGB; otherwise BGR.
     """
 
@@ -45,7 +45,7 @@ class Hue(PhotometricAugmentor):
 
     def _augment(self, img: Array, hue: Any) -> Array:
         hsv = cv2.cvtColor(img, RGB2HSV if self.rgb else BGR2HSV)
-        # OpenCV has 180 steps in uint8, and 360 otherwise.
+        # OpenCV's hues range to 180 for uint8, and to 360 otherwise.
         turn = 180 if hsv.dtype == np.uint8 else 360
         hsv[..., 0] = (hsv[..., 0] + hue * (turn / 180)) % turn
         turned: Array = cv2.cvtColor(hsv, HSV2RGB if self.rgb else HSV2BGR)
@@ -53,11 +53,11 @@ class Hue(PhotometricAugmentor):
 
 
 class Brightness(PhotometricAugmentor):
-    """Adds a number to all values.
+    """Add a random number to all values.
 
     Args:
-        delta: how much at most, in both directions.
-        clip: whether values stay between 0 and 255 in any case, and not only those of ``uint8``.
+        delta: the maximum change, in either direction.
+        clip: whether to clip the values to [0, 255], even if they are not ``uint8``.
 
     Raises:
         ConfigError: `delta` is not above 0.
@@ -79,11 +79,11 @@ class Brightness(PhotometricAugmentor):
 
 
 class BrightnessScale(PhotometricAugmentor):
-    """Multiplies all values by a number.
+    """Multiply all values by a random factor.
 
     Args:
-        range: the least and the largest one.
-        clip: whether values stay between 0 and 255 in any case, and not only those of ``uint8``.
+        range: the range of the factor.
+        clip: whether to clip the values to [0, 255], even if they are not ``uint8``.
     """
 
     def __init__(self, range: tuple[float, float], clip: bool = True) -> None:
@@ -100,12 +100,12 @@ class BrightnessScale(PhotometricAugmentor):
 
 
 class Contrast(PhotometricAugmentor):
-    """Multiplies the distances from the mean by a number.
+    """Multiply the differences from the mean by a random factor.
 
     Args:
-        factor_range: the least and the largest one.
-        rgb: None for the mean of each channel; True or False for that of the gray image, of RGB or BGR.
-        clip: whether values stay between 0 and 255 in any case, and not only those of ``uint8``.
+        factor_range: the range of the factor.
+        rgb: None for the mean of each channel; True or False for the mean of the gray image, from RGB or BGR.
+        clip: whether to clip the values to [0, 255], even if they are not ``uint8``.
     """
 
     def __init__(self, factor_range: Sequence[float], rgb: bool | None = None, clip: bool = True) -> None:
@@ -129,13 +129,13 @@ class Contrast(PhotometricAugmentor):
 
 
 class MeanVarianceNormalize(PhotometricAugmentor):
-    """Gives an image the mean 0 and the standard deviation 1, as ``float32``.
+    """Normalize an image to mean 0 and standard deviation 1, as ``float32``.
 
-    A standard deviation less than ``1 / sqrt(number of values)`` counts as that, as in
+    A standard deviation below ``1 / sqrt(number of values)`` is replaced by that value, as in
     `tf.image.per_image_standardization`.
 
     Args:
-        all_channel: whether all channels have one mean and deviation together; otherwise each has its own.
+        all_channel: whether to normalize all channels together instead of separately.
     """
 
     def __init__(self, all_channel: bool = True) -> None:
@@ -152,12 +152,12 @@ class MeanVarianceNormalize(PhotometricAugmentor):
 
 
 class MinMaxNormalize(PhotometricAugmentor):
-    """Gives an image a least and a largest value, as ``float32``.
+    """Stretch the values of an image to a given range, as ``float32``.
 
     Args:
-        min: the least value.
-        max: the largest value.
-        all_channel: whether that is so of all channels together; otherwise of each.
+        min: the smallest value of the result.
+        max: the largest value of the result.
+        all_channel: whether to stretch all channels together instead of separately.
     """
 
     def __init__(self, min: float = 0, max: float = 255, all_channel: bool = True) -> None:
@@ -173,14 +173,14 @@ class MinMaxNormalize(PhotometricAugmentor):
 
 
 class GaussianBlur(PhotometricAugmentor):
-    """Blurs an image.
+    """Blur an image.
 
     Args:
-        size_range: the window has a side of ``2 * size + 1``, where size is from the first number to below the second.
-            One number ``n`` means ``(0, n)``.
-        sigma_range: the least and the largest standard deviation; 0 for what OpenCV derives from the window.
-        symmetric: whether both directions are blurred alike.
-        max_size: the second number of `size_range`, as it was called before.
+        size_range: the range of ``size``, excluding the second number; the window has sides of ``2 * size + 1``. One
+            number ``n`` means ``(0, n)``.
+        sigma_range: the range of the standard deviation; 0 lets OpenCV derive it from the window.
+        symmetric: whether to blur both directions alike.
+        max_size: the former name of the second number of `size_range`.
     """
 
     def __init__(
@@ -213,10 +213,10 @@ class GaussianBlur(PhotometricAugmentor):
 
 
 class Gamma(PhotometricAugmentor):
-    """Changes the gamma of an image: ``255 * (x / 255) ** (1 / (1 + gamma))``, in whole numbers.
+    """Change the gamma of an image: ``255 * (x / 255) ** (1 / (1 + gamma))``, rounded to whole numbers.
 
     Args:
-        range: the least and the largest gamma.
+        range: the range of gamma.
     """
 
     def __init__(self, range: tuple[float, float] = (-0.5, 0.5)) -> None:
@@ -233,11 +233,11 @@ class Gamma(PhotometricAugmentor):
 
 
 class Clip(PhotometricAugmentor):
-    """Clips values.
+    """Clip values.
 
     Args:
-        min: the least one.
-        max: the largest one.
+        min: the lower limit.
+        max: the upper limit.
     """
 
     def __init__(self, min: float = 0, max: float = 255) -> None:
@@ -249,13 +249,13 @@ class Clip(PhotometricAugmentor):
 
 
 class Saturation(PhotometricAugmentor):
-    """Mixes an image with its gray one, as
-    [fb.resnet.torch](https://github.com/facebookarchive/fb.resnet.torch/blob/master/datasets/transforms.lua) does.
+    """Blend an image with its grayscale version, as in
+    [fb.resnet.torch](https://github.com/facebookarchive/fb.resnet.torch/blob/master/datasets/transforms.lua).
 
     Args:
-        alpha: how much the saturation changes at most, in both directions; less than 1.
+        alpha: the maximum change of the saturation, in either direction; less than 1.
         rgb: whether images are RGB; otherwise BGR.
-        clip: whether values stay between 0 and 255 in any case, and not only those of ``uint8``.
+        clip: whether to clip the values to [0, 255], even if they are not ``uint8``.
 
     Raises:
         ConfigError: `alpha` is not between 0 and 1.
@@ -278,19 +278,19 @@ class Saturation(PhotometricAugmentor):
 
 
 class Lighting(PhotometricAugmentor):
-    """Adds a color along the principal components of the colors of a data set, as AlexNet was trained with.
+    """Add a color along the principal components of a data set's colors, as in the training of AlexNet.
 
     See section 4.1 of https://papers.nips.cc/paper/4824-imagenet-classification-with-deep-convolutional-neural-networks.
 
     Args:
-        std: the standard deviation of its size.
+        std: the standard deviation of the added color.
         eigval: the three eigenvalues.
         eigvec: the eigenvectors: a matrix of shape ``[3, 3]`` with one in each column.
-        clip: whether values stay between 0 and 255 in any case, and not only those of ``uint8``.
+        clip: whether to clip the values to [0, 255], even if they are not ``uint8``.
 
     Raises:
-        ConfigError: `eigval` or `eigvec` has another shape.
-        InputError: an image has not three channels.
+        ConfigError: the shape of `eigval` or `eigvec` is invalid.
+        InputError: an image does not have three channels.
     """
 
     def __init__(self, std: float, eigval: Any, eigvec: Any, clip: bool = True) -> None:

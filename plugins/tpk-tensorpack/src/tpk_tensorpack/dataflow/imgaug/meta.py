@@ -1,4 +1,4 @@
-"""Augmentors of augmentors, and of functions."""
+"""Augmentors that wrap other augmentors or functions."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ __all__ = ["Identity", "MapImage", "RandomApplyAug", "RandomChooseAug", "RandomO
 
 
 class Identity(ImageAugmentor):
-    """Leaves an image as it is."""
+    """Leave images unchanged."""
 
     def get_transform(self, _: Array) -> Any:
-        """Return what leaves all as it is."""
+        """Return the identity transform."""
         return NoOpTransform()
 
 
 class RandomApplyAug(ImageAugmentor):
-    """Applies an augmentor, or not.
+    """Apply an augmentor with a given probability.
 
     Args:
         aug: the augmentor.
-        prob: how likely it is applied.
+        prob: the probability of applying it.
 
     Raises:
-        ConfigError: it is no augmentor.
+        ConfigError: it is not an augmentor.
     """
 
     def __init__(self, aug: ImageAugmentor, prob: float) -> None:
@@ -37,7 +37,7 @@ class RandomApplyAug(ImageAugmentor):
         super().__init__()
 
     def reset_state(self) -> None:
-        """Reset this one, and the augmentor."""
+        """Reset this augmentor and the wrapped one."""
         super().reset_state()
         self.aug.reset_state()
 
@@ -47,13 +47,13 @@ class RandomApplyAug(ImageAugmentor):
 
 
 class RandomChooseAug(ImageAugmentor):
-    """Applies one of several augmentors.
+    """Apply one of several augmentors.
 
     Args:
-        aug_lists: the augmentors; or pairs of an augmentor and how likely it is.
+        aug_lists: augmentors, or pairs of an augmentor and its probability.
 
     Raises:
-        ConfigError: there is none, or one is no augmentor, or the probabilities are not 1 together.
+        ConfigError: the list is empty, an item is not an augmentor, or the probabilities do not add up to 1.
     """
 
     def __init__(self, aug_lists: Sequence[Any]) -> None:
@@ -65,29 +65,29 @@ class RandomChooseAug(ImageAugmentor):
             augmentors, prob = list(aug_lists), [1 / len(aug_lists)] * len(aug_lists)
         check_augmentors("RandomChooseAug", augmentors)
         if abs(sum(prob) - 1) > 1e-6:
-            raise ConfigError(f"RandomChooseAug got probabilities {prob}; expected 1 together")
+            raise ConfigError(f"RandomChooseAug got probabilities {prob}; expected a sum of 1")
         self._init({"aug_lists": augmentors, "prob": prob})
         super().__init__()
 
     def reset_state(self) -> None:
-        """Reset this one, and all of them."""
+        """Reset this augmentor and all augmentors in the list."""
         super().reset_state()
         for augmentor in self.aug_lists:
             augmentor.reset_state()
 
     def get_transform(self, img: Array) -> Any:
-        """Choose one."""
+        """Choose an augmentor."""
         return self.aug_lists[self.rng.choice(len(self.aug_lists), p=self.prob)].get_transform(img)
 
 
 class RandomOrderAug(ImageAugmentor):
-    """Applies several augmentors in a random order. They leave the shape of an image as it is.
+    """Apply several augmentors in a random order. They must preserve the shape of the image.
 
     Args:
         aug_lists: the augmentors.
 
     Raises:
-        ConfigError: one is no augmentor.
+        ConfigError: an item is not an augmentor.
     """
 
     def __init__(self, aug_lists: Sequence[ImageAugmentor]) -> None:
@@ -96,7 +96,7 @@ class RandomOrderAug(ImageAugmentor):
         super().__init__()
 
     def reset_state(self) -> None:
-        """Reset this one, and all of them."""
+        """Reset this augmentor and all augmentors in the list."""
         super().reset_state()
         for augmentor in self.aug_lists:
             augmentor.reset_state()
@@ -108,11 +108,11 @@ class RandomOrderAug(ImageAugmentor):
 
 
 class MapImage(ImageAugmentor):
-    """Makes an augmentor of a function.
+    """Apply a function.
 
     Args:
-        func: takes an image, returns one.
-        coord_func: takes coordinates of shape ``[n, 2]`` (x, y), returns them.
+        func: takes an image and returns an image.
+        coord_func: takes coordinates of shape ``[n, 2]`` (x, y) and returns coordinates.
     """
 
     def __init__(self, func: Callable[[Array], Array], coord_func: Callable[[Array], Array] | None = None) -> None:
@@ -121,7 +121,7 @@ class MapImage(ImageAugmentor):
         self.coord_func = coord_func
 
     def get_transform(self, _: Array) -> Any:
-        """Return the transform of the functions."""
+        """Return a transform that calls the functions."""
         functions = {"apply_image": self.func}
         if self.coord_func is not None:
             functions["apply_coords"] = self.coord_func

@@ -24,21 +24,21 @@ _ATTEMPTS = 51
 
 
 class Flip(ImageAugmentor):
-    """Flips an image, or not.
+    """Flip an image with a given probability.
 
     Args:
-        horiz: from left to right.
-        vert: from top to bottom.
-        prob: how likely it is flipped.
+        horiz: whether to flip left to right.
+        vert: whether to flip top to bottom.
+        prob: the probability of a flip.
 
     Raises:
-        ValueError: both directions are asked for, or none: take two of them.
+        ValueError: both directions or neither are given; use two augmentors to flip in both.
     """
 
     def __init__(self, horiz: bool = False, vert: bool = False, prob: float = 0.5) -> None:
         super().__init__()
         if bool(horiz) == bool(vert):
-            raise ValueError("Flip: expected one of horiz=True and vert=True; for both directions, take two Flips")
+            raise ValueError("Flip: expected one of horiz=True and vert=True; for both directions, use two Flips")
         self._init({"horiz": horiz, "vert": vert, "prob": prob})
 
     def get_transform(self, img: Array) -> Any:
@@ -49,10 +49,10 @@ class Flip(ImageAugmentor):
 
 
 class Transpose(ImageAugmentor):
-    """Swaps rows and columns of an image, or not.
+    """Swap rows and columns of an image with a given probability.
 
     Args:
-        prob: how likely it does.
+        prob: the probability of a transposition.
     """
 
     def __init__(self, prob: float = 0.5) -> None:
@@ -65,11 +65,11 @@ class Transpose(ImageAugmentor):
 
 
 class Resize(ImageAugmentor):
-    """Resizes to a given size.
+    """Resize an image to a given size.
 
     Args:
         shape: height and width, or one number for both.
-        interp: OpenCV's interpolation.
+        interp: an OpenCV interpolation flag.
     """
 
     def __init__(self, shape: int | Sequence[int], interp: int = INTER_LINEAR) -> None:
@@ -82,11 +82,11 @@ class Resize(ImageAugmentor):
 
 
 class ResizeShortestEdge(ImageAugmentor):
-    """Resizes such that the shorter side has a given length, and the aspect ratio stays.
+    """Resize an image so that its shorter side has a given length, and preserve its aspect ratio.
 
     Args:
-        size: that length, in pixels.
-        interp: OpenCV's interpolation.
+        size: the length of the shorter side, in pixels.
+        interp: an OpenCV interpolation flag.
     """
 
     def __init__(self, size: int, interp: int = INTER_LINEAR) -> None:
@@ -102,19 +102,20 @@ class ResizeShortestEdge(ImageAugmentor):
 
 
 class RandomResize(ImageAugmentor):
-    """Resizes to a width and a height that are drawn at random.
+    """Resize an image to a random width and height.
 
-    Where 51 draws in a row change the aspect ratio too much, the image stays as it is, and the log says so.
+    If 51 consecutive draws change the aspect ratio too much, the image is left unchanged and a warning is logged.
 
     Args:
-        xrange: least and largest width: in pixels if they are integers, else as parts of that of the image.
-        yrange: likewise for the height. None keeps the aspect ratio, and so needs ``aspect_ratio_thres=0``.
+        xrange: the range of widths: integers for pixels, floats for fractions of the image's width.
+        yrange: the range of heights. None preserves the aspect ratio, and requires ``aspect_ratio_thres=0``.
         minimum: the least width and height, in pixels.
-        aspect_ratio_thres: by which part the aspect ratio may change; 0 keeps it, and draws from `xrange` only.
-        interp: OpenCV's interpolation.
+        aspect_ratio_thres: the maximum relative change of the aspect ratio; 0 preserves it and draws from `xrange`
+            only.
+        interp: an OpenCV interpolation flag.
 
     Raises:
-        ConfigError: a range is none, or they are of different kinds, or `yrange` is missing.
+        ConfigError: a range is invalid, the ranges are of different kinds, or `yrange` is missing.
     """
 
     def __init__(
@@ -127,14 +128,14 @@ class RandomResize(ImageAugmentor):
     ) -> None:
         super().__init__()
         if yrange is None and aspect_ratio_thres != 0:
-            raise ConfigError("RandomResize without yrange= keeps the aspect ratio: write aspect_ratio_thres=0")
+            raise ConfigError("RandomResize without yrange= preserves the aspect ratio: pass aspect_ratio_thres=0")
         if min(minimum) < 0 or aspect_ratio_thres < 0:
             raise ConfigError(f"RandomResize: minimum={minimum}, aspect_ratio_thres={aspect_ratio_thres}: negative")
         kinds = {isinstance(end, float) for ends in (xrange, yrange) if ends is not None for end in ends}
         if len(kinds) > 1:
             raise ConfigError(
-                f"RandomResize(xrange={xrange}, yrange={yrange}): expected integers, for pixels, or floating-point "
-                "numbers, for parts of the size, and not both"
+                f"RandomResize(xrange={xrange}, yrange={yrange}): expected two ranges of integers (pixels) or of "
+                "floating-point numbers (fractions of the size)"
             )
         self._in_pixels = kinds == {False}
         self._init({"xrange": xrange, "yrange": yrange, "minimum": minimum})
@@ -148,7 +149,7 @@ class RandomResize(ImageAugmentor):
             ratio = w / h
             if self.aspect_ratio_thres == 0 or abs(new_w / new_h - ratio) / ratio < self.aspect_ratio_thres:
                 return ResizeTransform(h, w, new_h, new_w, self.interp)
-        logger.warning("%r: none of %d draws has about the aspect ratio of the image; it stays", self, _ATTEMPTS)
+        logger.warning("%r: none of %d draws preserves the aspect ratio well enough; image unchanged", self, _ATTEMPTS)
         return ResizeTransform(h, w, h, w, self.interp)
 
     def _draw(self, h: int, w: int) -> tuple[int, int]:

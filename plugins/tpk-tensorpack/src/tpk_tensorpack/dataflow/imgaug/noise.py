@@ -13,10 +13,10 @@ __all__ = ["GaussianNoise", "JpegNoise", "SaltPepperNoise"]
 
 
 class JpegNoise(PhotometricAugmentor):
-    """Writes an image as JPEG, and reads it: what is lost is the noise.
+    """Encode an image as JPEG and decode it, to add compression artifacts.
 
     Args:
-        quality_range: the quality is from the first number to below the second; 100 is the best.
+        quality_range: the range of the JPEG quality, excluding the second number; 100 is the best.
     """
 
     def __init__(self, quality_range: tuple[int, int] = (40, 100)) -> None:
@@ -34,11 +34,11 @@ class JpegNoise(PhotometricAugmentor):
 
 
 class GaussianNoise(PhotometricAugmentor):
-    """Adds a number to each value, drawn from a normal distribution.
+    """Add Gaussian noise to each value.
 
     Args:
-        sigma: its standard deviation.
-        clip: whether values stay between 0 and 255 in any case, and not only those of ``uint8``.
+        sigma: the standard deviation of the noise.
+        clip: whether to clip the values to [0, 255], even if they are not ``uint8``.
     """
 
     def __init__(self, sigma: float = 1, clip: bool = True) -> None:
@@ -53,21 +53,21 @@ class GaussianNoise(PhotometricAugmentor):
 
 
 class SaltPepperNoise(PhotometricAugmentor):
-    """Sets values to 255 or to 0, in place, each channel by itself.
+    """Set random values to 255 or 0, in place, independently in each channel.
 
     Args:
-        white_prob: how likely one becomes 255.
-        black_prob: how likely one becomes 0.
+        white_prob: the probability of 255.
+        black_prob: the probability of 0.
 
     Raises:
-        ConfigError: these are more than 1 together.
+        ConfigError: the sum of the probabilities exceeds 1.
     """
 
     def __init__(self, white_prob: float = 0.05, black_prob: float = 0.05) -> None:
         super().__init__()
         if white_prob + black_prob > 1:
             raise ConfigError(
-                f"SaltPepperNoise({white_prob}, {black_prob}): expected probabilities of 1 together at most"
+                f"SaltPepperNoise({white_prob}, {black_prob}): expected probabilities with a sum of at most 1"
             )
         self._init(locals())
 

@@ -17,10 +17,10 @@ __all__ = ["BackgroundFiller", "CenterPaste", "ConstantBackgroundFiller", "Rando
 
 
 class BackgroundFiller:
-    """The base of what fills a canvas. A subclass overrides ``_fill(background_shape, img)``."""
+    """Base class of canvas fillers. A subclass overrides ``_fill(background_shape, img)``."""
 
     def fill(self, background_shape: Sequence[int], img: Array) -> Array:
-        """Return a canvas for an image, of its type and with as many channels.
+        """Return a canvas with the type and the number of channels of an image.
 
         Args:
             background_shape: its height and width.
@@ -29,14 +29,14 @@ class BackgroundFiller:
         return self._fill((*background_shape[:2], *img.shape[2:]), img)
 
     def _fill(self, background_shape: tuple[int, ...], img: Array) -> Array:
-        raise NotImplementedError(f"{type(self).__name__} has no _fill(background_shape, img), which it must have")
+        raise NotImplementedError(f"{type(self).__name__} must define _fill(background_shape, img)")
 
 
 class ConstantBackgroundFiller(BackgroundFiller):
-    """Fills the canvas by one value.
+    """Fill the canvas with one value.
 
     Args:
-        value: the value.
+        value: the fill value.
     """
 
     def __init__(self, value: float) -> None:
@@ -47,11 +47,11 @@ class ConstantBackgroundFiller(BackgroundFiller):
 
 
 class CenterPaste(ImageAugmentor):
-    """Puts an image into the middle of a canvas.
+    """Paste an image onto the center of a canvas.
 
     Args:
         background_shape: height and width of the canvas, or one number for both.
-        background_filler: what fills it; by default with 0.
+        background_filler: the filler of the canvas; by default one that fills with 0.
 
     Raises:
         InputError: an image is larger than the canvas.
@@ -65,7 +65,7 @@ class CenterPaste(ImageAugmentor):
         self._init({"background_shape": tuple(shape2d(background_shape)), "background_filler": filler})
 
     def get_transform(self, img: Array) -> Any:
-        """Choose the place."""
+        """Choose the position."""
         room = [total - size for total, size in zip(self.background_shape, img.shape[:2], strict=True)]
         if min(room) < 0:
             raise InputError(f"{self!r} got an image of shape {img.shape}, which is larger than the canvas")
@@ -86,7 +86,7 @@ class CenterPaste(ImageAugmentor):
 
 
 class RandomPaste(CenterPaste):
-    """Puts an image anywhere onto a canvas; see `CenterPaste`."""
+    """Paste an image onto a canvas at a random position; see `CenterPaste`."""
 
     def _place(self, vertical: int, horizontal: int) -> tuple[int, int]:
         return int(self._rand_range(vertical)), int(self._rand_range(horizontal))

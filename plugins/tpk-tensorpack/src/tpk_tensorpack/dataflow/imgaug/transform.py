@@ -1,4 +1,4 @@
-"""Transforms: what is done to an image, and to all that goes with it, once the random numbers are drawn."""
+"""Deterministic transforms of an image and related data, created once the random numbers have been drawn."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["CropTransform", "FlipTransform", "ResizeTransform", "Transform", "Tr
 Array = np.ndarray[Any, Any]
 
 INTER_LINEAR = 1
-"""`cv2.INTER_LINEAR`, as defaults have it without OpenCV."""
+"""`cv2.INTER_LINEAR`, for defaults without importing OpenCV."""
 BORDER_CONSTANT = 0
 """`cv2.BORDER_CONSTANT`."""
 BORDER_REPLICATE = 1
@@ -25,16 +25,16 @@ BORDER_REPLICATE = 1
 
 
 def set_fields(owner: Any, params: Mapping[str, Any] | None) -> None:
-    """Set the arguments of a constructor, as ``locals()`` has them, as attributes."""
+    """Set constructor arguments, given as ``locals()``, as attributes."""
     for name, value in (params or {}).items():
         if name != "self" and not name.startswith("_"):
             setattr(owner, name, value)
 
 
 def describe(owner: Any) -> str:
-    """Return the call that makes an object like this one, if its attributes are named after its arguments.
+    """Return the expression that creates this object, assuming that attributes are named after constructor arguments.
 
-    An argument that is the default itself is left out.
+    Arguments with default values are left out.
     """
     shown = []
     for parameter in list(inspect.signature(type(owner).__init__).parameters.values())[1:]:
@@ -50,12 +50,12 @@ def describe(owner: Any) -> str:
 
 
 def with_channels_of(image: Array, result: Array) -> Array:
-    """Return what OpenCV has made of an image with the axis of a single channel, which it drops."""
+    """Restore the single channel axis that OpenCV drops from its result."""
     return result[:, :, np.newaxis] if result.ndim < image.ndim else result
 
 
 class From:
-    """Reads ``from <augmentor>``, once somebody reads it: to say it for each image costs more than to augment some."""
+    """Formats ``from <augmentor>`` lazily: formatting it for each image can take longer than the augmentation."""
 
     def __init__(self, augmentor: Any, prefix: str = "from ") -> None:
         self.augmentor = augmentor
@@ -66,7 +66,7 @@ class From:
 
 
 class BaseTransform:
-    """The base of all transforms; derive from `Transform`."""
+    """Base class of all transforms; derive from `Transform` instead."""
 
     def _init(self, params: Mapping[str, Any] | None = None) -> None:
         set_fields(self, params)
@@ -75,9 +75,9 @@ class BaseTransform:
 class Transform(BaseTransform):
     """A deterministic transform of images.
 
-    A subclass has ``apply_image(img)`` and, where that makes sense, ``apply_coords(coords)`` for coordinates of shape
-    ``[n, 2]`` (x, y), and others of its own that are called ``apply_…``; those that it has not are a
-    `NotImplementedError` when they are called. They may change what they are given in place.
+    A subclass defines ``apply_image(img)``, and ``apply_coords(coords)`` for coordinates of shape ``[n, 2]`` (x, y) if
+    that makes sense. It can define other methods named ``apply_…``. Calling an undefined one raises
+    `NotImplementedError`. These methods may change their arguments in place.
 
     Example:
         ```python
@@ -107,14 +107,14 @@ class Transform(BaseTransform):
 
 
 class ResizeTransform(Transform):
-    """Resizes an image.
+    """Resize an image.
 
     Args:
-        h: its height.
-        w: its width.
-        new_h: the height afterwards.
-        new_w: the width afterwards.
-        interp: OpenCV's interpolation.
+        h: the height of the image.
+        w: the width of the image.
+        new_h: the new height.
+        new_w: the new width.
+        interp: an OpenCV interpolation flag.
     """
 
     def __init__(self, h: int, w: int, new_h: int, new_w: int, interp: int) -> None:
@@ -125,11 +125,11 @@ class ResizeTransform(Transform):
         """Resize an image.
 
         Raises:
-            InputError: it has another size than that which the transform was made for.
+            InputError: the size of the image differs from the size that the transform was created for.
         """
         if img.shape[:2] != (self.h, self.w):
             raise InputError(
-                f"{self!r} got an image of shape {img.shape}; expected height {self.h} and width {self.w}: make a "
+                f"{self!r} got an image of shape {img.shape}; expected height {self.h} and width {self.w}: create a "
                 "transform for each size"
             )
         return with_channels_of(img, cv2.resize(img, (self.new_w, self.new_h), interpolation=self.interp))
@@ -140,7 +140,7 @@ class ResizeTransform(Transform):
 
 
 class CropTransform(Transform):
-    """Cuts a rectangle out of an image: a view of it.
+    """Crop a rectangle; the result is a view.
 
     Args:
         y0: the first row.
@@ -154,26 +154,26 @@ class CropTransform(Transform):
         self._init(locals())
 
     def apply_image(self, img: Array) -> Array:
-        """Cut the rectangle out."""
+        """Crop the rectangle."""
         return img[self.y0 : self.y0 + self.h, self.x0 : self.x0 + self.w]
 
     def apply_coords(self, coords: Array) -> Array:
-        """Count from the corner of the rectangle; what lies outside of it stays."""
+        """Make coordinates relative to the corner of the rectangle, including those outside of it."""
         return coords - np.array([self.x0, self.y0], coords.dtype)
 
 
 class WarpAffineTransform(Transform):
-    """An affine map of the plane, done by ``cv2.warpAffine``.
+    """An affine map, applied with ``cv2.warpAffine``.
 
-    Coordinates are those of OpenCV here: an integer is the middle of a pixel, whereas with all other transforms it is a
-    corner. tensorpack maps those of corners, too, as they are, half a pixel off in x and y.
+    Here, integer coordinates are pixel centers, as in OpenCV; in all other transforms they are pixel corners. Like
+    tensorpack, this maps corner coordinates without a conversion, half a pixel off in x and y.
 
     Args:
-        mat: a matrix of shape ``[2, 3]``, from coordinates of the image to those of the result.
+        mat: a matrix of shape ``[2, 3]`` from coordinates of the image to coordinates of the result.
         dsize: width and height of the result.
-        interp: OpenCV's interpolation.
-        borderMode: what OpenCV does beyond the border of the image.
-        borderValue: the value there, with a constant border.
+        interp: an OpenCV interpolation flag.
+        borderMode: an OpenCV border mode.
+        borderValue: the value for a constant border.
     """
 
     def __init__(
@@ -188,25 +188,25 @@ class WarpAffineTransform(Transform):
         self._init(locals())
 
     def apply_image(self, img: Array) -> Array:
-        """Map an image."""
+        """Transform an image."""
         warped = cv2.warpAffine(
             img, self.mat, self.dsize, flags=self.interp, borderMode=self.borderMode, borderValue=self.borderValue
         )
         return with_channels_of(img, warped)
 
     def apply_coords(self, coords: Array) -> Array:
-        """Map coordinates."""
+        """Transform coordinates."""
         mapped: Array = coords @ self.mat[:, :2].T + self.mat[:, 2]
         return mapped
 
 
 class FlipTransform(Transform):
-    """Flips an image: a view of it.
+    """Flip an image; the result is a view.
 
     Args:
-        h: its height.
-        w: its width.
-        horiz: from left to right; otherwise from top to bottom.
+        h: the height of the image.
+        w: the width of the image.
+        horiz: whether to flip left to right, instead of top to bottom.
     """
 
     def __init__(self, h: int, w: int, horiz: bool = True) -> None:
@@ -218,7 +218,7 @@ class FlipTransform(Transform):
         return img[:, ::-1] if self.horiz else img[::-1]
 
     def apply_coords(self, coords: Array) -> Array:
-        """Count from the other side."""
+        """Flip coordinates."""
         flipped = np.array(coords)
         axis, length = (0, self.w) if self.horiz else (1, self.h)
         flipped[:, axis] = length - flipped[:, axis]
@@ -226,7 +226,7 @@ class FlipTransform(Transform):
 
 
 class TransposeTransform(Transform):
-    """Swaps rows and columns of an image."""
+    """Swap rows and columns of an image."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -241,7 +241,7 @@ class TransposeTransform(Transform):
 
 
 class NoOpTransform(Transform):
-    """Leaves all as it is: each ``apply_…`` returns what it gets."""
+    """Leaves everything unchanged: each ``apply_…`` returns its argument."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -251,11 +251,11 @@ class NoOpTransform(Transform):
 
 
 class PhotometricTransform(Transform):
-    """Changes an image by a function, and leaves coordinates as they are.
+    """Change the pixels of an image with a function, and leave coordinates unchanged.
 
     Args:
-        func: takes an image, returns one.
-        name: what `repr` shows.
+        func: takes an image and returns an image.
+        name: the name in `repr`.
     """
 
     def __init__(self, func: Callable[[Array], Array], name: Any = None) -> None:
@@ -268,7 +268,7 @@ class PhotometricTransform(Transform):
         return self._func(img)
 
     def apply_coords(self, coords: Array) -> Array:
-        """Return them as they are."""
+        """Return the coordinates unchanged."""
         return coords
 
     def __repr__(self) -> str:
@@ -276,11 +276,11 @@ class PhotometricTransform(Transform):
 
 
 class TransformFactory(Transform):
-    """A transform of functions.
+    """A transform made of functions.
 
     Args:
-        name: what `repr` shows.
-        kwargs: a function for each ``apply_…`` that it shall have.
+        name: the name in `repr`.
+        kwargs: a function for each ``apply_…`` method.
 
     Raises:
         ConfigError: a keyword does not begin with ``apply_``.
@@ -306,15 +306,15 @@ class TransformFactory(Transform):
 
 
 class TransformList(BaseTransform):
-    """Transforms, one after the other.
+    """Apply several transforms in order.
 
-    Each ``apply_…`` calls that of all of them. ``+`` joins lists, and a list and a transform.
+    Each ``apply_…`` calls the method of every transform. ``+`` joins lists, or a list and a transform.
 
     Args:
         tfms: the transforms.
 
     Raises:
-        ConfigError: one of them is none.
+        ConfigError: an item is not a transform.
     """
 
     def __init__(self, tfms: Iterable[Any]) -> None:
@@ -355,10 +355,10 @@ class TransformList(BaseTransform):
 
 
 class LazyTransform(BaseTransform):
-    """A transform that is made when the first image comes.
+    """A transform that is created when it gets the first image.
 
     Args:
-        get_transform: takes that image, returns the transform.
+        get_transform: takes that image and returns the transform.
     """
 
     def __init__(self, get_transform: Callable[[Array], Any]) -> None:
@@ -367,7 +367,7 @@ class LazyTransform(BaseTransform):
         self._transform: Any = None
 
     def apply_image(self, img: Array) -> Array:
-        """Transform an image; the first one decides how."""
+        """Transform an image; the first image determines the transform."""
         if self._transform is None:
             self._transform = self.get_transform(img)
         image: Array = self._transform.apply_image(img)
@@ -392,7 +392,7 @@ class LazyTransform(BaseTransform):
 
 
 def list_lines(items: Iterable[Any]) -> str:
-    """Return what `repr` shows of the items of a list, each on a line."""
+    """Return the `repr` of list items, one per line."""
     return ",\n".join(f"  {item!r}" for item in items)
 
 

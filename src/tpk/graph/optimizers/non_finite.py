@@ -255,7 +255,7 @@ def get_shared_variables(owner: str, scope: str, variables: Mapping[str, tuple[A
         try:
             return [
                 tf.compat.v1.get_variable(
-                    name, initializer=tf.constant(value, dtype), trainable=False, use_resource=True
+                    name, [], dtype, tf.compat.v1.constant_initializer(value), trainable=False, use_resource=True
                 )
                 for name, (dtype, value) in variables.items()
             ]

@@ -52,8 +52,7 @@ class Position:
         self._broken_off = False
         self._history: list[list[int | None]] = []  # of former passes: [datapoints, passes in a row]
         self._loaded: Mapping[str, Any] | None = None
-        # A generator starts with its first datapoint. Until then, its flow may still be in this state.
-        self._state_before: Mapping[str, Any] | None = None
+        self._before: tuple[int, Mapping[str, Any]] | None = None
 
     def __iter__(self) -> Generator[Any, None, None]:
         """Begin a pass, or continue from the loaded state."""
@@ -66,7 +65,7 @@ class Position:
         else:
             before = loaded
             iterator = self._continue(loaded)
-        self._state_before = None if self._has_break_off else before
+        self._before = None if self._has_break_off else (self.delivered, before)
         self._in_pass, self._broken_off = True, False
         return self._deliver(iterator)
 
@@ -84,8 +83,9 @@ class Position:
         """Return the position as plain data, between two datapoints."""
         if self._loaded is not None:
             return dict(self._loaded)
-        if self._state_before is not None:
-            return {**self._state_before, "broken_off": True} if self._broken_off else dict(self._state_before)
+        before = self._state_before
+        if before is not None:
+            return {**before, "broken_off": True} if self._broken_off else dict(before)
         state: dict[str, Any] = {"passes": self.passes, "delivered": self.delivered, "in_pass": self._in_pass}
         if self._broken_off:
             state["broken_off"] = True
@@ -99,6 +99,14 @@ class Position:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a state; the next iteration continues from there."""
         self._loaded = state
+
+    @property
+    def _state_before(self) -> Mapping[str, Any] | None:
+        """The state in which the flow may still be: a generator starts only with its first datapoint."""
+        if self._before is None or not self._in_pass:
+            return None
+        delivered, state = self._before
+        return state if delivered == self.delivered else None
 
     @property
     def _has_break_off(self) -> bool:
@@ -174,11 +182,9 @@ class Position:
     def _deliver(self, iterator: Iterator[Any]) -> Generator[Any, None, None]:
         try:
             for datapoint in iterator:
-                self._state_before = None
                 self.delivered += 1
                 yield datapoint
                 datapoint = None  # its memory may be used for the next one
-            self._state_before = None
             self._in_pass = False
         finally:
             close_iterator(iterator, self._source)

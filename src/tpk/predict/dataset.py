@@ -10,7 +10,7 @@ import attrs
 
 from tpk.dataflow.base import check_iterable, reset_state
 from tpk.dataflow.parallel.maps import ApplyFunction, MultiProcessMapData
-from tpk.dataflow.parallel.workers import WorkerProcess, check_worker_init
+from tpk.dataflow.parallel.workers import WorkerProcess, check_worker_init, start_workers
 from tpk.errors import ConfigError, add_note
 from tpk.graph.devices import resolve_devices
 from tpk.predict.config import PredictConfig
@@ -197,13 +197,8 @@ class _PredictedFlow(MultiProcessMapData):
         self._config = config
         self._devices = devices
 
-    def _start_workers(self) -> None:
-        try:
-            for index in range(self.num_proc):
-                name = f"worker {index + 1} of {self.num_proc} of {MultiProcessDatasetPredictor.__name__}"
-                config = attrs.evolve(self._config, device=self._devices[index % len(self._devices)])
-                work = ApplyFunction(_PredictInWorker(config))
-                self._workers.append(WorkerProcess(name, work, self.buffer_size, self.warn_after, self.worker_init))
-        except BaseException:
-            self.close()
-            raise
+    def _start_workers(self) -> list[WorkerProcess]:
+        devices = [self._devices[index % len(self._devices)] for index in range(self.num_proc)]
+        works = [ApplyFunction(_PredictInWorker(attrs.evolve(self._config, device=device))) for device in devices]
+        owner = MultiProcessDatasetPredictor.__name__
+        return start_workers(owner, works, self.buffer_size, self.warn_after, self.worker_init)

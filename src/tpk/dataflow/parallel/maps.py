@@ -17,7 +17,7 @@ from tpk.dataflow.base import RNGDataFlow, StatefulProxyDataFlow, error_of_data,
 from tpk.dataflow.memory import copy_arrays
 from tpk.dataflow.parallel.link import Receiver, Sender
 from tpk.dataflow.parallel.runners import SeededWork, iteration_is_over
-from tpk.dataflow.parallel.workers import WorkerProcess, check_worker_init, stop_all
+from tpk.dataflow.parallel.workers import WorkerProcess, check_worker_init, start_workers, stop_all
 from tpk.dataflow.position import PositionTrail
 from tpk.errors import ConfigError
 
@@ -192,7 +192,7 @@ class MultiProcessMapData(ParallelMap, RNGDataFlow):
             self.close()  # The results in progress would be taken for results of this pass.
         self._workers = [worker for worker in self._workers if worker.owner == os.getpid()]
         if not self._workers:
-            self._start_workers()
+            self._workers = self._start_workers()
         workers = self._workers
         self._is_in_pass = True
         tasks: deque[tuple[int, WorkerProcess]] = deque()
@@ -241,15 +241,9 @@ class MultiProcessMapData(ParallelMap, RNGDataFlow):
                 return task
         return tasks[0]  # It will warn that it has been waited for.
 
-    def _start_workers(self) -> None:
-        try:
-            for index in range(self.num_proc):
-                name = f"worker {index + 1} of {self.num_proc} of {type(self).__name__}"
-                work = SeededWork(ApplyFunction(self.func), self.seed, (*self.worker, index))
-                self._workers.append(WorkerProcess(name, work, self.buffer_size, self.warn_after, self.worker_init))
-        except BaseException:
-            self.close()
-            raise
+    def _start_workers(self) -> list[WorkerProcess]:
+        works = [SeededWork(ApplyFunction(self.func), self.seed, (*self.worker, i)) for i in range(self.num_proc)]
+        return start_workers(type(self).__name__, works, self.buffer_size, self.warn_after, self.worker_init)
 
 
 @attrs.frozen

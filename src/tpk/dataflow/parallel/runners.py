@@ -17,7 +17,7 @@ from tpk.checks import check_positive
 from tpk.dataflow.base import ProxyDataFlow, RNGDataFlow, allocate_with, flow_length, reset_state, shard
 from tpk.dataflow.memory import ArraySpec
 from tpk.dataflow.parallel.link import END_OF_PASS, Receiver, Sender
-from tpk.dataflow.parallel.workers import WorkerProcess, check_worker_init, stop_all
+from tpk.dataflow.parallel.workers import WorkerProcess, check_worker_init, start_workers, stop_all
 from tpk.dataflow.position import Position
 from tpk.dataflow.transforms.map import log_undivided
 from tpk.errors import InputError
@@ -218,16 +218,11 @@ class MultiProcessRunner(FlowRunner[WorkerProcess]):
         self.worker_init = worker_init
 
     def _start(self, state: TeamState, shares: Sequence[Iterable[Any]]) -> Team[WorkerProcess]:
-        workers: list[WorkerProcess] = []
-        try:
-            for index, (share, start) in enumerate(zip(shares, state.workers, strict=True)):
-                name = f"worker {index + 1} of {self.num_proc} of {type(self).__name__}"
-                worker_key = (*self.worker, index)
-                work = SeededWork(RunFlow(share, start, GlobalRandom()), self.seed, worker_key)
-                workers.append(WorkerProcess(name, work, self.num_prefetch, self.warn_after, self.worker_init))
-        except BaseException:
-            stop_all(workers)
-            raise
+        works = [
+            SeededWork(RunFlow(share, start, GlobalRandom()), self.seed, (*self.worker, index))
+            for index, (share, start) in enumerate(zip(shares, state.workers, strict=True))
+        ]
+        workers = start_workers(type(self).__name__, works, self.num_prefetch, self.warn_after, self.worker_init)
         return Team(workers, state)
 
     def _stop(self, team: Team[WorkerProcess]) -> None:

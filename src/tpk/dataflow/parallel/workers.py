@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from multiprocessing import spawn
 from typing import Any
@@ -213,6 +213,30 @@ class WorkerProcess:
         self._stacks_read += len(content)
         text = content.decode(errors="replace").strip()
         return f"\n{text}" if text else ""
+
+
+def start_workers(
+    owner: str,
+    works: Sequence[Callable[[Sender, Receiver], None]],
+    num_prefetch: int | None,
+    warn_after: float,
+    worker_init: str | None,
+) -> list[WorkerProcess]:
+    """Start a worker for each piece of work; if one cannot be started, end the others.
+
+    Args:
+        owner: the name of the flow, for messages.
+        works: see `WorkerProcess`, as for the other arguments.
+    """
+    workers: list[WorkerProcess] = []
+    try:
+        for number, work in enumerate(works, 1):
+            name = f"worker {number} of {len(works)} of {owner}"
+            workers.append(WorkerProcess(name, work, num_prefetch, warn_after, worker_init))
+    except BaseException:
+        stop_all(workers)
+        raise
+    return workers
 
 
 def check_worker_init(owner: object, worker_init: Any) -> None:

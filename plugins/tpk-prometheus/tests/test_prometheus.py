@@ -15,7 +15,7 @@ from tpk.testing import check_monitor
 
 
 class Reporting(tpk.Callback):
-    """Reports something after each step, and does something else then."""
+    """Reports a scalar after each step, then calls `also`."""
 
     def __init__(self, also=lambda: None):
         self.also = also
@@ -26,7 +26,7 @@ class Reporting(tpk.Callback):
 
 
 def samples_in(text):
-    """Return the values of all metrics, by their names and labels."""
+    """Return the values of all metrics by name and labels."""
     return {
         (sample.name, *sorted(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)
@@ -79,7 +79,7 @@ def test_writes_a_file_at_the_end_of_each_epoch(run_steps, tmp_path):
     assert samples_in(textfile.read_text())[("tpk_scalar", ("name", "ten times the step"))] == 40.0
 
 
-def test_the_file_is_replaced_as_a_whole(run_steps, tmp_path):
+def test_the_file_is_replaced_atomically(run_steps, tmp_path):
     textfile = tmp_path / "training.prom"
     textfile.write_text("what a reader has open\n")
     with textfile.open() as reader:
@@ -98,21 +98,21 @@ def test_labels_are_on_every_metric(run_steps, tmp_path):
     }
 
 
-def test_a_port_that_is_taken_ends_the_run_before_it_begins(run_steps):
+def test_a_port_in_use_is_an_error_before_training(run_steps):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(tpk.ConfigError, match=f"cannot serve on 127.0.0.1:{port}"):
             run_steps(Reporting(), 1, monitors=[PrometheusMonitor(port=port)])
 
 
-def test_the_log_of_tpk_says_where(run_steps, caplog):
+def test_the_address_is_logged(run_steps, caplog):
     caplog.set_level("INFO", logger="tpk")
     monitor = PrometheusMonitor(port=0)
     run_steps(Reporting(), 1, monitors=[monitor])
     assert f"metrics for Prometheus are at http://127.0.0.1:{monitor.port}/metrics" in caplog.text
 
 
-def test_only_this_machine_can_reach_it_unless_told_otherwise(run_steps):
+def test_by_default_only_this_machine_can_reach_it(run_steps):
     monitor = PrometheusMonitor(port=0)
     addresses = set()
 
@@ -128,19 +128,19 @@ def test_only_this_machine_can_reach_it_unless_told_otherwise(run_steps):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "Give it a port, a textfile, a pushgateway, or several"),
-        ({"port": 0, "labels": {"name": "x"}}, "Call it differently"),
-        ({"pushgateway": "gateway:9091"}, "expected an address as 'http://gateway:9091'"),
+        ({}, "Set at least one of port, textfile and pushgateway"),
+        ({"port": 0, "labels": {"name": "x"}}, "contain 'name', which is reserved"),
+        ({"pushgateway": "gateway:9091"}, "expected a URL such as 'http://gateway:9091'"),
         ({"pushgateway": "http://gateway", "job": ""}, r"job=''"),
         ({"pushgateway": "http://gateway", "push_secs": 0}, "push_secs=0"),
     ],
 )
-def test_wrong_options_are_errors(options, message):
+def test_invalid_options_are_errors(options, message):
     with pytest.raises(tpk.ConfigError, match=message):
         PrometheusMonitor(**options)
 
 
-def test_keeps_the_rules_of_monitors():
+def test_follows_the_rules_of_monitors():
     check_monitor(lambda: PrometheusMonitor(port=0))
 
 

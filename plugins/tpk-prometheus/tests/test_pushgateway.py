@@ -18,7 +18,7 @@ SECONDS = 30
 
 
 class Waiting(tpk.Callback):
-    """Reports the step, and waits in the first one until it is let go."""
+    """Reports the step, and waits for the event in the first step."""
 
     def __init__(self, event=None):
         self.event = event
@@ -30,12 +30,12 @@ class Waiting(tpk.Callback):
 
 
 class Received:
-    """What a gateway of ours was sent, and what it answers.
+    """A fake gateway: the pushes that it received, and its answers.
 
     Attributes:
         pushes: the path and the metrics of each push.
-        answers: the statuses of the next answers; after these, 200.
-        in_first_step: set when something came from within the first step.
+        answers: the status codes of the next answers; 200 after that.
+        in_first_step: set when metrics arrive during the first step.
     """
 
     def __init__(self, *answers):
@@ -45,7 +45,7 @@ class Received:
 
     @contextmanager
     def gateway(self):
-        """Receive, and return the address."""
+        """Run a server, and yield its URL."""
         received = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -61,7 +61,7 @@ class Received:
                 self.end_headers()
 
             def log_message(self, *arguments):
-                """Say nothing."""
+                """Do nothing: no access log."""
 
         with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
             thread = threading.Thread(target=server.serve_forever, args=(0.01,))
@@ -79,7 +79,7 @@ def samples_in(text):
     }
 
 
-def test_it_pushes_while_the_training_runs_and_at_its_end(run_steps):
+def test_it_pushes_during_training_and_when_it_ends(run_steps):
     received = Received()
     with received.gateway() as address:
         monitor = PrometheusMonitor(pushgateway=address, job="baseline", push_secs=0.01)
@@ -90,7 +90,7 @@ def test_it_pushes_while_the_training_runs_and_at_its_end(run_steps):
     assert received.pushes[-1][1][("tpk_global_step",)] == 3.0
 
 
-def test_a_gateway_that_fails_stops_nothing_and_is_tried_again(run_steps, caplog):
+def test_training_continues_when_the_gateway_fails_and_pushes_are_retried(run_steps, caplog):
     caplog.set_level("INFO")
     received = Received(503, 503, 503)
     with received.gateway() as address:
@@ -98,11 +98,11 @@ def test_a_gateway_that_fails_stops_nothing_and_is_tried_again(run_steps, caplog
         trainer = run_steps(Waiting(received.in_first_step), 3, monitors=[monitor])
     assert trainer.global_step == 3
     assert received.pushes[-1][1][("tpk_global_step",)] == 3.0
-    assert caplog.text.count(f"the Pushgateway at {address} takes no metrics: HTTP Error 503") == 1
-    assert "takes metrics again" in caplog.text
+    assert caplog.text.count(f"cannot push to the Pushgateway at {address}: HTTP Error 503") == 1
+    assert "accepts metrics again" in caplog.text
 
 
-def test_a_gateway_that_is_not_there_at_the_end_is_told(run_steps, caplog):
+def test_an_unreachable_gateway_at_the_end_is_logged(run_steps, caplog):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     run_steps(Waiting(), 2, monitors=[PrometheusMonitor(pushgateway=f"http://127.0.0.1:{port}", push_secs=60)])

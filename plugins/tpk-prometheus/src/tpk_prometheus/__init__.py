@@ -1,4 +1,4 @@
-"""Watch tpk trainings with Prometheus."""
+"""Monitor tpk training runs with Prometheus."""
 
 from __future__ import annotations
 

@@ -17,33 +17,33 @@ logger = logging.getLogger(f"tpk.{__name__}")
 
 
 class PrometheusMonitor(tpk.Monitor):
-    """Offers the latest value of each scalar to Prometheus: over HTTP, in a file, by a Pushgateway.
+    """Exports the latest value of each scalar to Prometheus: over HTTP, in a file, or through a Pushgateway.
 
     The metrics are ``tpk_scalar``, with the scalar's name as its label ``name``, ``tpk_global_step`` and
     ``tpk_epoch_num``.
 
-    When it runs: with each report; serving and pushing are done by threads, and no report waits for them. It works on
-    every strategy; only the chief reports.
+    When it runs: at each report. Threads serve and push the metrics, so reports never wait. It works with every
+    strategy; only the chief reports.
 
     Args:
-        port: the port to serve on while the training runs; 0 takes a free one.
-        address: the address to serve on. The default can be reached from this machine only.
-        textfile: a file to write at the end of each epoch, for the textfile collector of Prometheus' node exporter,
-            which wants it to end in ``.prom``. It is replaced as a whole, so no reader sees half of it.
-        pushgateway: the address of a Pushgateway, such as ``"http://gateway:9091"``, for trainings that Prometheus does
-            not find by themselves. What it was sent last stays there when the training has ended. One that does not
-            answer stops nothing: the log says so once, and it is tried again.
-        job: what the training is called there; each training that pushes at the same time needs another name.
-        push_secs: how often to push, in seconds, besides the end of the training.
-        labels: labels that all metrics get, such as ``{"run": "baseline"}``.
+        port: the port to serve on during training; 0 picks a free one.
+        address: the address to listen on. The default can only be reached from this machine.
+        textfile: a file to write at the end of each epoch, for the textfile collector of the Prometheus node exporter,
+            which requires the suffix ``.prom``. The file is replaced atomically.
+        pushgateway: the URL of a Pushgateway, such as ``"http://gateway:9091"``, for training runs that Prometheus
+            cannot scrape. The gateway keeps the last values after the run has ended. If it does not answer, training
+            continues: the failure is logged once, and the push is retried.
+        job: the job name in the Pushgateway; runs that push at the same time need different names.
+        push_secs: the push interval in seconds. The metrics are also pushed when training ends.
+        labels: labels for all metrics, such as ``{"run": "baseline"}``.
 
     Attributes:
-        port: the port that is served on; known once the training has begun.
+        port: the actual port; known once training has started.
         registry: the `prometheus_client.CollectorRegistry` that holds the metrics.
 
     Raises:
-        ConfigError: if none of `port`, `textfile` and `pushgateway` is given, a label is called ``name``, or the
-            address of the gateway is none. Later, if the port is taken.
+        ConfigError: if none of `port`, `textfile` and `pushgateway` is given, a label is called ``name``, or the URL
+            of the gateway is invalid; when training starts, if the port is in use.
 
     Example:
         ```python
@@ -64,11 +64,11 @@ class PrometheusMonitor(tpk.Monitor):
     ) -> None:
         if port is None and textfile is None and pushgateway is None:
             raise tpk.ConfigError(
-                "prometheus has nowhere to offer its metrics. Give it a port, a textfile, a pushgateway, or several."
+                "prometheus has no destination for its metrics. Set at least one of port, textfile and pushgateway."
             )
         if "name" in (labels or {}):
             raise tpk.ConfigError(
-                f"the labels {labels} have a 'name', which is that of the scalar. Call it differently."
+                f"prometheus: the labels {labels} contain 'name', which is reserved for the scalar's name. Rename it."
             )
         self.port = port
         self.registry = CollectorRegistry()
@@ -80,29 +80,29 @@ class PrometheusMonitor(tpk.Monitor):
         self._resources = ExitStack()
 
     def before_train(self, trainer: Any) -> None:
-        """Begin to serve."""
+        """Start to serve and push."""
         self._add_gauge("tpk_global_step", "How many times the session was run.", lambda: trainer.global_step)
-        self._add_gauge("tpk_epoch_num", "The epoch under way.", lambda: trainer.epoch_num)
+        self._add_gauge("tpk_epoch_num", "The current epoch.", lambda: trainer.epoch_num)
         if self.port is not None:
             self._serve(self.port)
         if self._pushgateway is not None:
             self._pushgateway.start()
 
     def process_scalar(self, name: str, value: int | float) -> None:
-        """Take the latest value."""
+        """Update the metric of a scalar."""
         self._scalars.labels(name=name, **self._labels).set(value)
 
     def flush(self) -> None:
-        """Write the file, if there is to be one."""
+        """Write the text file, if one was requested."""
         if self._textfile is not None:
-            # It writes another file and renames it.
+            # It writes a temporary file and renames it.
             write_to_textfile(os.fspath(self._textfile), self.registry)
 
     def after_train(self) -> None:
         """Stop serving, and push for the last time.
 
         Raises:
-            OSError: if the Pushgateway does not take that.
+            OSError: if the last push fails.
         """
         self._resources.close()
         if self._pushgateway is not None:
@@ -117,7 +117,7 @@ class PrometheusMonitor(tpk.Monitor):
             server, thread = start_http_server(port, self._address, self.registry)
         except OSError as error:
             raise tpk.ConfigError(f"prometheus cannot serve on {self._address}:{port}: {error}") from error
-        # The last one comes first.
+        # Callbacks run in reverse order.
         self._resources.callback(thread.join)
         self._resources.callback(server.server_close)
         self._resources.callback(server.shutdown)

@@ -1,4 +1,4 @@
-"""Pushes to a Pushgateway, by a thread of their own."""
+"""Push metrics to a Pushgateway in a background thread."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ import tpk
 logger = logging.getLogger(f"tpk.{__name__}")
 
 TIMEOUT = 10.0
-"""How long a push may take, in seconds; so long the end of a training may have to wait."""
+"""The time limit of a push in seconds, and so the longest delay at the end of training."""
 
 
 class Pushgateway:
-    """Pushes metrics again and again, until it is closed.
+    """Pushes metrics at regular intervals until it is closed.
 
     Args:
-        address: where the gateway is, such as ``"http://gateway:9091"``.
-        job: what the metrics are those of; they replace what the gateway has of that.
-        push_secs: how often, in seconds.
+        address: the URL of the gateway, such as ``"http://gateway:9091"``.
+        job: the job name of the metrics; a push replaces the metrics of the same name in this job.
+        push_secs: the push interval in seconds.
         registry: the metrics.
 
     Raises:
-        ConfigError: if an argument has a value that it cannot have.
+        ConfigError: if an argument is invalid.
     """
 
     def __init__(self, address: str, job: str, push_secs: float, registry: CollectorRegistry) -> None:
         if urlsplit(address).scheme not in ("http", "https") or not urlsplit(address).netloc:
-            raise tpk.ConfigError(f"prometheus(pushgateway={address!r}): expected an address as 'http://gateway:9091'.")
+            raise tpk.ConfigError(f"prometheus(pushgateway={address!r}): expected a URL such as 'http://gateway:9091'.")
         if push_secs <= 0:
             raise tpk.ConfigError(f"prometheus(push_secs={push_secs}): expected a number of seconds greater than 0.")
         if not job:
-            raise tpk.ConfigError("prometheus(job=''): expected a name, which tells the trainings of a gateway apart.")
+            raise tpk.ConfigError("prometheus(job=''): expected a name that is unique to this training run.")
         self._address = address
         self._job = job
         self._push_secs = push_secs
@@ -45,14 +45,14 @@ class Pushgateway:
         self._thread = threading.Thread(target=self._run, name="pushes to Prometheus", daemon=True)
 
     def start(self) -> None:
-        """Begin to push."""
+        """Start the thread."""
         self._thread.start()
 
     def close(self) -> None:
-        """Push for the last time, after the push under way.
+        """Wait for the current push, then push for the last time.
 
         Raises:
-            OSError: if that fails.
+            OSError: if the last push fails.
         """
         self._is_closing.set()
         if self._thread.ident is not None:
@@ -66,8 +66,7 @@ class Pushgateway:
             except Exception as error:
                 if not self._is_failing:
                     logger.error(
-                        "the Pushgateway at %s takes no metrics: %s. The training goes on; it is tried again every %g "
-                        "seconds",
+                        "cannot push to the Pushgateway at %s: %s. Training continues; retrying every %g seconds",
                         self._address,
                         error,
                         self._push_secs,
@@ -75,7 +74,7 @@ class Pushgateway:
                 self._is_failing = True
             else:
                 if self._is_failing:
-                    logger.info("the Pushgateway at %s takes metrics again", self._address)
+                    logger.info("the Pushgateway at %s accepts metrics again", self._address)
                 self._is_failing = False
 
     def _push(self) -> None:

@@ -13,8 +13,8 @@ import tpk
 pytest_plugins = ["tpk.testing"]
 sys.path.insert(0, str(Path(__file__).parent))
 
-# The port of the service "discard", which has long been nobody's.
-NOBODY = "http://127.0.0.1:9"
+# Port 9 ("discard") is unused today.
+UNREACHABLE = "http://127.0.0.1:9"
 
 
 class Descent(tpk.Trainer):
@@ -30,7 +30,7 @@ class Descent(tpk.Trainer):
 
 @pytest.fixture
 def descend():
-    """Return a function that trains a variable, with the arguments of `tpk.Trainer.train`, and returns the trainer."""
+    """Return a function that trains a variable with arguments of `tpk.Trainer.train` and returns the trainer."""
 
     def train(steps=2, epochs=2, **options):
         trainer = Descent()
@@ -42,23 +42,23 @@ def descend():
 
 @pytest.fixture(scope="session", autouse=True)
 def _alone(tmp_path_factory):
-    """Have W&B tell nobody of these tests, and know nobody's key; it reads the environment once in a process."""
+    """Isolate W&B from its server and from the user's settings. W&B reads the environment once per process."""
     directory = tmp_path_factory.mktemp("wandb")
     with pytest.MonkeyPatch.context() as environment:
         for name in [name for name in os.environ if name.startswith("WANDB_")]:
             environment.delenv(name)
-        environment.setenv("WANDB_BASE_URL", NOBODY)
+        environment.setenv("WANDB_BASE_URL", UNREACHABLE)
         environment.setenv("WANDB_ERROR_REPORTING", "false")
         environment.setenv("WANDB_CONFIG_DIR", str(directory / "settings"))
         environment.setenv("NETRC", str(directory / "netrc"))
-        # W&B looks for settings in the current directory, too.
+        # W&B also looks for settings in the current directory.
         environment.chdir(directory)
         yield
 
 
 @pytest.fixture
 def logged_in(monkeypatch):
-    """Have somebody logged in, to a server that is not there, who is forgotten afterwards."""
+    """Set an API key for an unreachable server for the duration of the test."""
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
     wandb.teardown()
     yield

@@ -1,7 +1,7 @@
-"""Reader of the file that W&B's process writes.
+"""Read the file that W&B's process writes.
 
-W&B has none in Python any more. The file is one of LevelDB's logs (https://github.com/google/leveldb/blob/main/doc/
-log_format.md) after seven bytes of W&B's own, and its records are protocol buffers that W&B's package has.
+W&B no longer has a reader in Python. The file is a LevelDB log (https://github.com/google/leveldb/blob/main/doc/
+log_format.md) after a 7-byte header. Its records are protocol buffers, whose definitions are in the wandb package.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LAST_PARTS = (1, 4)
 
 @attrs.frozen
 class Recorded:
-    """What a file of W&B holds: of each step what was logged, and the configuration."""
+    """The contents of a ``.wandb`` file: the logged values of each step, and the configuration."""
 
     run_id: str
     history: dict[int, dict]
@@ -27,7 +27,7 @@ class Recorded:
 
 
 def read(path):
-    """Return what is in a ``.wandb`` file."""
+    """Read a ``.wandb`` file."""
     history, config, run_id, exit_code = {}, {}, "", None
     for record in records(path):
         if record.HasField("run"):
@@ -48,7 +48,7 @@ def read(path):
 
 
 def records(path):
-    """Return the records in the file, in their order."""
+    """Yield the records of the file in order."""
     data, position, record = path.read_bytes(), 7, b""
     while position + _HEADER.size <= len(data):
         left = _BLOCK - position % _BLOCK

@@ -14,7 +14,7 @@ from tpk.testing import check_monitor
 
 
 class Reporting(tpk.Callback):
-    """Reports a number after each step, and fails in one step if told so."""
+    """Reports a scalar after each step; optionally fails in one step."""
 
     def __init__(self, failing_step=None):
         self.failing_step = failing_step
@@ -49,7 +49,7 @@ def curve(recorded):
     return {step: row[name] for step, row in recorded.history.items() if name in row}
 
 
-def test_a_training_is_recorded_offline(descend, tmp_path):
+def test_a_training_run_is_recorded_offline(descend, tmp_path):
     run_dir = tmp_path / "run"
     monitor = WandbMonitor("descents", tags=["short"], mode="offline")
     descend(callbacks=[Reporting(), Showing(), "ModelSaver"], monitors=[monitor], run_dir=run_dir)
@@ -67,7 +67,7 @@ def test_a_training_is_recorded_offline(descend, tmp_path):
     assert monitor.run is None
 
 
-def test_a_resumed_training_goes_on_in_the_same_run(descend, tmp_path):
+def test_a_resumed_training_run_continues_the_same_run(descend, tmp_path):
     run_dir = tmp_path / "run"
     with pytest.raises(RuntimeError, match="no more"):
         descend(
@@ -90,19 +90,19 @@ def test_a_resumed_training_goes_on_in_the_same_run(descend, tmp_path):
     assert first.run_id == second.run_id != ""
     assert (first.exit_code, second.exit_code) == (1, 0)
     assert curve(first) == {1: 10, 2: 20, 3: 30}
-    # The step of the checkpoint comes with it, since W&B may have lost it.
+    # The checkpoint of a step contains the reports of that step, which W&B may have lost.
     assert curve(second) == {2: 20, 3: 30, 4: 40, 5: 50}
 
 
-def test_without_a_server_it_records_offline_and_says_so(logged_in, descend, tmp_path, caplog):
+def test_without_a_server_it_records_offline_and_logs_it(logged_in, descend, tmp_path, caplog):
     descend(callbacks=[Reporting()], epochs=1, monitors=[WandbMonitor(timeout=1)], run_dir=tmp_path / "run")
-    assert "wandb does not reach its server" in caplog.text
+    assert "wandb cannot reach its server" in caplog.text
     assert f"wandb sync {tmp_path}/run/wandb/offline-run-" in caplog.text
     (file,) = files_in(tmp_path / "run")
     assert curve(datastore.read(file)) == {1: 10, 2: 20}
 
 
-def test_nobody_is_asked_for_a_key(descend):
+def test_a_missing_key_is_an_error_not_a_prompt(descend):
     with pytest.raises(tpk.ConfigError, match=r"wandb has no API key.*wandb login.*mode='offline'"):
         descend(monitors=[WandbMonitor()])
 
@@ -111,11 +111,11 @@ def test_nobody_is_asked_for_a_key(descend):
     ("options", "message"),
     [
         ({"mode": "disabled"}, "expected 'online', 'offline' or None"),
-        ({"tags": "x"}, r"expected a list of texts, e.g. \['x'\]"),
+        ({"tags": "x"}, r"expected a list of strings, e.g. \['x'\]"),
         ({"timeout": 0}, "timeout=0"),
     ],
 )
-def test_wrong_options_are_errors(options, message):
+def test_invalid_options_are_errors(options, message):
     with pytest.raises(tpk.ConfigError, match=message):
         WandbMonitor(**options)
 
@@ -133,7 +133,7 @@ def test_histograms_of_the_graph_have_finite_edges_and_few_bins():
     assert np.all(np.diff(histogram.bins) >= 0)
 
 
-def test_keeps_the_rules_of_monitors():
+def test_follows_the_rules_of_monitors():
     # W&B itself keeps its service for the process.
     check_monitor(lambda: WandbMonitor(mode="offline"), skip=["leaves-nothing-behind"])
 

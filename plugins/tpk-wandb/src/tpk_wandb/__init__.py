@@ -1,4 +1,4 @@
-"""Record tpk trainings with Weights & Biases."""
+"""Record tpk training runs with Weights & Biases."""
 
 from __future__ import annotations
 

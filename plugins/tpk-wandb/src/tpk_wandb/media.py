@@ -1,4 +1,4 @@
-"""Images and histograms of TensorBoard's kind as those of W&B."""
+"""Convert TensorBoard images and histograms to W&B's."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import wandb
 
 
 def as_image(png: bytes) -> wandb.Image:
-    """Return an image that is encoded, as W&B takes it."""
+    """Return an encoded image as a `wandb.Image`."""
     with PIL.Image.open(io.BytesIO(png)) as image:
         image.load()
         return wandb.Image(image)
 
 
 def as_histogram(histogram: Any) -> wandb.Histogram:
-    """Return a `tf.compat.v1.HistogramProto` as W&B takes it, which has at most 512 bins.
+    """Return a `tf.compat.v1.HistogramProto` as a `wandb.Histogram`, which has at most 512 bins.
 
-    Neighbours are joined if there are more. The outer edges, which TensorFlow may give as infinite, are the least and
-    the greatest value.
+    If there are more, adjacent bins are merged. The outer edges, which may be infinite in TensorFlow, become the
+    smallest and largest values.
     """
     counts = np.asarray(histogram.bucket, np.float64)
     edges = np.concatenate([[histogram.min], np.asarray(histogram.bucket_limit, np.float64)])

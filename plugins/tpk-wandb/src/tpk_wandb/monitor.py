@@ -20,37 +20,38 @@ _MODES = ("online", "offline")
 
 
 class WandbMonitor(tpk.Monitor):
-    """Records a training as a run in Weights & Biases: configuration, scalars, images, histograms.
+    """Records a training run in Weights & Biases: configuration, scalars, images and histograms.
 
-    The configuration is what ``config.json`` in the `run_dir` says. The step of W&B is the global step; of a scalar
-    that is reported twice in one step, the last value counts.
+    The configuration is the content of ``config.json`` in the `run_dir`. W&B's step is the global step. If a scalar is
+    reported twice in one step, the last value counts.
 
-    When it runs: what is reported in one step is handed, when the next step reports or the epoch ends, to W&B's own
-    process, which takes milliseconds where the machine is busy, and does not wait for a server. The training waits for
-    W&B at its beginning and its end, see `timeout`. It works on every strategy; only the chief records.
+    When it runs: the reports of a step go to W&B's own process when the next step reports or the epoch ends. This takes
+    milliseconds on a busy machine and does not wait for a server. Training waits for W&B only when it starts and when
+    it ends; see `timeout`. It works with every strategy; only the chief records.
 
-    A training that is resumed goes on in the same run, whose id is in the checkpoint. Steps that it repeats, and that
-    the server has, are left as they are. Offline, the run goes on in another directory with the same id; both hold the
-    steps that were repeated.
+    A resumed training run continues the same W&B run, whose id is in the checkpoint. Repeated steps that the server
+    already has are not sent again. Offline, the run continues in another directory with the same id, and both
+    directories contain the repeated steps.
 
-    A server that is not there stops no training: the run is recorded offline then, which the log says, and the command
-    that brings it there. If it goes away later, W&B keeps what it could not send in the same way.
+    If the server is unreachable when training starts, the run is recorded offline, and the log gives the command that
+    uploads it. If it becomes unreachable later, W&B keeps the unsent data in the same way. Training continues in both
+    cases.
 
     Args:
-        project: what the run belongs to; None leaves it to W&B (``WANDB_PROJECT``).
-        entity: the user or team; None for the default of who is logged in.
-        run_name: what the run is called; None takes the last two parts of the `run_dir`.
-        group: what to group the run with, as W&B means it.
-        tags: labels of the run.
+        project: the project of the run; None leaves it to W&B (``WANDB_PROJECT``).
+        entity: the user or team; None for the default entity of the logged-in user.
+        run_name: the name of the run; None for the last two parts of the `run_dir`.
+        group: the W&B group of the run.
+        tags: the tags of the run.
         mode: ``"online"`` or ``"offline"``; None for ``WANDB_MODE``, or ``"online"``.
-        timeout: how long the training waits for W&B's server at its beginning and at its end, in seconds.
+        timeout: how long to wait for the W&B server when training starts and when it ends, in seconds.
 
     Attributes:
-        run: the `wandb.Run`, from the beginning of the training to its end; else None.
+        run: the `wandb.Run` during training; otherwise None.
 
     Raises:
-        ConfigError: if an option has a value that it cannot have; and, when the training starts online, if nobody is
-            logged in, which W&B is never let ask for.
+        ConfigError: if an option is invalid; when training starts online, if the API key is missing. W&B never prompts
+            for it.
 
     Example:
         ```python
@@ -70,10 +71,10 @@ class WandbMonitor(tpk.Monitor):
         timeout: float = 60.0,
     ) -> None:
         if isinstance(tags, str):
-            raise tpk.ConfigError(f"wandb(tags={tags!r}): expected a list of texts, e.g. [{tags!r}].")
+            raise tpk.ConfigError(f"wandb(tags={tags!r}): expected a list of strings, e.g. [{tags!r}].")
         if mode is not None and mode not in _MODES:
             raise tpk.ConfigError(
-                f"wandb(mode={mode!r}): expected 'online', 'offline' or None. To record nothing, leave the monitor out."
+                f"wandb(mode={mode!r}): expected 'online', 'offline' or None. To record nothing, remove the monitor."
             )
         if timeout <= 0:
             raise tpk.ConfigError(f"wandb(timeout={timeout}): expected a number of seconds greater than 0.")
@@ -87,10 +88,10 @@ class WandbMonitor(tpk.Monitor):
         self._row: dict[str, Any] = {}
 
     def before_train(self, trainer: Any) -> None:
-        """Begin the run, or go on with it.
+        """Start the run, or continue it.
 
         Raises:
-            ConfigError: if nobody is logged in, or W&B refuses to begin the run with these options.
+            ConfigError: if the API key is missing, or W&B rejects these options.
         """
         mode = self._mode or os.environ.get("WANDB_MODE") or "online"
         if mode == "online" and not wandb.login(prompt=False, verify=False):
@@ -102,25 +103,25 @@ class WandbMonitor(tpk.Monitor):
             self.run = self._begin(trainer.run_dir, mode)
         except (wandb.errors.AuthenticationError, wandb.errors.UsageError) as error:
             raise tpk.ConfigError(
-                f"wandb does not record this run: {error} Check its options and `wandb login`, or leave it out."
+                f"wandb cannot record this run: {error} Check its options and `wandb login`, or remove it."
             ) from error
         except wandb.errors.Error as error:
             self.run = self._begin(trainer.run_dir, "offline")
-            logger.error("wandb does not reach its server: %s", error)
+            logger.error("wandb cannot reach its server: %s", error)
             mode = "offline"
         self._run_id = self.run.id
         if mode == "offline":
             directory = Path(self.run.dir).parent
-            logger.info("wandb records offline; to bring that to a server later: wandb sync %s", directory)
+            logger.info("wandb records offline; to upload the run later: wandb sync %s", directory)
         else:
             logger.info("wandb records at %s", self.run.url)
 
     def process_scalar(self, name: str, value: int | float) -> None:
-        """Take a number."""
+        """Record a scalar."""
         self._add(name, value)
 
     def process_summary(self, summary: Any) -> None:
-        """Take the images and histograms that are in a summary; the scalars arrive by `process_scalar`."""
+        """Record the images and histograms in a summary; its scalars go to `process_scalar`."""
         for value in summary.value:
             if value.HasField("image"):
                 self._add(value.tag, as_image(value.image.encoded_image_string))
@@ -128,26 +129,26 @@ class WandbMonitor(tpk.Monitor):
                 self._add(value.tag, as_histogram(value.histo))
 
     def flush(self) -> None:
-        """Hand what was reported to W&B's process."""
+        """Pass the reports of the current step to W&B's process."""
         if self.run is not None and self._row and self._step >= self.run.starting_step:
             self.run.log(self._row, step=self._step)
         self._row = {}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the id of the run, and the numbers of this step, which W&B may lose if all is killed."""
+        """Return the id of the run, and the scalars of this step, which W&B may lose if the processes are killed."""
         numbers = {name: value for name, value in self._row.items() if isinstance(value, int | float)}
         return {"run_id": self._run_id, "step": self._step, "row": numbers}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take back what `state_dict` returned, so that the same run goes on."""
+        """Restore what `state_dict` returned, to continue the same run."""
         self._run_id = state["run_id"]
         self._step, self._row = state["step"], dict(state["row"])
 
     def after_train(self, trainer: Any) -> None:
-        """End the run, and wait until the server has all of it.
+        """Finish the run, and wait until everything is uploaded.
 
         Raises:
-            TimeoutError: if the server does not take it in time; it is in the directory of the run then.
+            TimeoutError: if the upload takes too long; the data is still in the run directory.
         """
         run, self.run = self.run, None
         if run is not None:
@@ -163,10 +164,10 @@ class WandbMonitor(tpk.Monitor):
             mode=mode,
             config=_read_config(run_dir),
             allow_val_change=True,
-            # A run of the user's own goes on beside it.
+            # Leave a run that the user started active.
             reinit="create_new",
             settings=wandb.Settings(
-                # What is printed stays where it is; the log of a run is in its directory.
+                # Do not capture the console: the run directory already contains the log.
                 console="off",
                 quiet=True,
                 init_timeout=self._timeout,

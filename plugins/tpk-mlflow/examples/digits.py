@@ -1,4 +1,4 @@
-"""Train a small model on the handwritten digits of scikit-learn, and record that with MLflow.
+"""Train a small model on the handwritten digits of scikit-learn, and record the run with MLflow.
 
 pip install tpk-mlflow mlflow scikit-learn
 python digits.py
@@ -33,10 +33,14 @@ class DigitsModel(tpk.ModelDesc):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tracking-uri", default="sqlite:///mlflow.db", help="where (default: %(default)s)")
+    parser.add_argument(
+        "--tracking-uri", default="sqlite:///mlflow.db", help="where MLflow records (default: %(default)s)"
+    )
     parser.add_argument("--max-epoch", type=int, default=5, help="number of the last epoch (default: %(default)s)")
-    parser.add_argument("--run-dir", help="where the run keeps its files (default: runs/<script>/<timestamp>)")
-    parser.add_argument("--resume", default="never", choices=["auto", "must", "never"], help="go on with that run")
+    parser.add_argument("--run-dir", help="the run directory (default: runs/<script>/<timestamp>)")
+    parser.add_argument(
+        "--resume", default="never", choices=["auto", "must", "never"], help="resume the run in --run-dir"
+    )
     args = parser.parse_args()
 
     images, labels = load_digits(return_X_y=True)

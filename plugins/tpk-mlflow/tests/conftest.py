@@ -24,7 +24,7 @@ class Descent(tpk.Trainer):
 
 @pytest.fixture
 def descend():
-    """Return a function that trains a variable, with the arguments of `tpk.Trainer.train`, and returns the trainer."""
+    """Return a function that trains a variable with arguments of `tpk.Trainer.train` and returns the trainer."""
 
     def train(steps=2, epochs=2, **options):
         trainer = Descent()
@@ -36,10 +36,10 @@ def descend():
 
 @pytest.fixture(scope="session")
 def empty_store(tmp_path_factory):
-    """MLflow's store in a SQLite file, which takes MLflow seconds to make."""
+    """An empty MLflow store in a SQLite file; MLflow takes seconds to create one."""
     directory = tmp_path_factory.mktemp("mlflow")
     with pytest.MonkeyPatch.context() as elsewhere:
-        # The files of runs of the experiment that is there from the beginning go where it is made.
+        # The default experiment stores its files in the directory in which the store is created.
         elsewhere.chdir(directory)
         MlflowClient(f"sqlite:///{directory}/mlflow.db").search_experiments()
     return directory / "mlflow.db"
@@ -47,8 +47,8 @@ def empty_store(tmp_path_factory):
 
 @pytest.fixture
 def store(empty_store, tmp_path, monkeypatch):
-    """The address of an empty store of a test's own, and a client that reads it."""
-    # MLflow puts the files of runs into the current directory.
+    """The URI of an empty store for one test, and a client for it."""
+    # MLflow writes the files of runs to the current directory.
     monkeypatch.chdir(tmp_path)
     shutil.copy(empty_store, tmp_path / "mlflow.db")
     uri = f"sqlite:///{tmp_path}/mlflow.db"
@@ -57,7 +57,7 @@ def store(empty_store, tmp_path, monkeypatch):
 
 @pytest.fixture(scope="session", autouse=True)
 def _silence():
-    """Have MLflow tell nobody of these tests, nor ask again and again where nobody answers."""
+    """Turn off MLflow's telemetry and its retries."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
         environment.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")

@@ -21,7 +21,7 @@ def delivering(deliver, *, first=lambda: None, items=(), retry_secs=0.01):
     assert not thread._thread.is_alive()
 
 
-def test_items_arrive_in_order_and_together():
+def test_items_are_delivered_in_order_and_in_batches():
     arrived = []
     with delivering(lambda items: arrived.append(list(items)) or len(items), items=range(5)) as thread:
         assert thread.wait(10)
@@ -29,25 +29,25 @@ def test_items_arrive_in_order_and_together():
     assert thread.waiting == []
 
 
-def test_what_fails_is_tried_again_and_logged_once(caplog):
+def test_failures_are_retried_and_logged_once(caplog):
     attempts = []
 
     def deliver(items):
         attempts.append(items[0])
         if len(attempts) < 4:
-            raise ConnectionError("nobody there")
+            raise ConnectionError("unreachable")
         return 1
 
     caplog.set_level("INFO")
     with delivering(deliver, items="ab") as thread:
         assert thread.wait(10)
     assert attempts == ["a"] * 4 + ["b"]
-    assert caplog.text.count("the server takes no reports: nobody there. The training goes on") == 1
-    assert caplog.text.count("the server takes reports again") == 1
+    assert caplog.text.count("the server does not accept reports: unreachable. Training continues") == 1
+    assert caplog.text.count("the server accepts reports again") == 1
     assert thread.lost == 0
 
 
-def test_what_is_refused_is_lost_alone_and_said(caplog):
+def test_only_a_rejected_item_is_lost_and_logged_once(caplog):
     arrived = []
 
     def deliver(items):
@@ -60,10 +60,10 @@ def test_what_is_refused_is_lost_alone_and_said(caplog):
         assert thread.wait(10)
     assert arrived == ["a", "b"]
     assert thread.lost == 2
-    assert caplog.text.count("the server refuses a report of this run, which is lost: no such thing") == 1
+    assert caplog.text.count("the server rejected a report of this run, which is lost: no such thing") == 1
 
 
-def test_a_receiver_that_hangs_is_given_up(caplog):
+def test_waiting_for_a_receiver_that_hangs_times_out(caplog):
     answer = threading.Event()
 
     def hang(items):
@@ -76,21 +76,21 @@ def test_a_receiver_that_hangs_is_given_up(caplog):
         answer.set()
 
 
-def test_no_more_wait_than_there_is_room_for(monkeypatch, caplog):
+def test_items_beyond_the_limit_are_dropped(monkeypatch, caplog):
     monkeypatch.setattr(delivery, "MAX_WAITING", 3)
     arrived = []
     with delivering(lambda items: arrived.extend(items) or len(items), items=range(5)) as thread:
         assert thread.wait(10)
     assert arrived == [0, 1, 2]
     assert thread.lost == 2
-    assert caplog.text.count("3 reports wait for the server; no more are taken") == 1
+    assert caplog.text.count("3 reports wait for the server; new reports are dropped") == 1
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_what_comes_first_is_known_to_be_done_or_to_have_failed(fails):
+def test_the_outcome_of_the_first_call_is_known(fails):
     def first():
         if fails:
-            raise ConnectionError("nobody there")
+            raise ConnectionError("unreachable")
 
     with delivering(len, first=first, retry_secs=60) as thread:
         assert thread.begun.wait(10)

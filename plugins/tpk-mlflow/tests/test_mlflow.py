@@ -15,7 +15,7 @@ from tpk.testing import check_monitor
 
 
 class Reporting(tpk.Callback):
-    """Reports a number and an image after each step, and fails in one step if told so."""
+    """Reports a scalar and an image after each step; optionally fails in one step."""
 
     def __init__(self, failing_step=None, failure=RuntimeError):
         self.failing_step = failing_step
@@ -36,8 +36,8 @@ class EachStep(tpk.ModelSaver):
 
 
 @pytest.fixture
-def nobody():
-    """The address of a server that is not there."""
+def unreachable():
+    """The URL of a server that does not exist."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     return f"http://127.0.0.1:{port}"
@@ -53,7 +53,7 @@ def images(client, run_id):
     )
 
 
-def test_a_training_is_recorded(store, descend, tmp_path):
+def test_a_training_run_is_recorded(store, descend, tmp_path):
     uri, client = store
     monitor = MLflowMonitor(
         uri, experiment="descents", tags={"team": "vision"}, checkpoint=True, clock=lambda: 1_700_000_000.0
@@ -91,11 +91,11 @@ def test_a_training_is_recorded(store, descend, tmp_path):
     assert not any("-2." in file for file in files)
 
 
-def test_a_resumed_training_goes_on_in_the_same_run(store, descend, tmp_path):
+def test_a_resumed_training_run_continues_the_same_run(store, descend, tmp_path):
     uri, client = store
     first, second = MLflowMonitor(uri), MLflowMonitor(uri)
     with pytest.raises(RuntimeError, match="no more"):
-        # The checkpoint of step 3 is removed below: steps 3 and 4 were recorded, and are repeated.
+        # The checkpoints of steps 3 and 4 are removed below: these steps were recorded, and are repeated.
         descend(callbacks=[Reporting(5), EachStep()], steps=6, epochs=1, monitors=[first], run_dir=tmp_path / "run")
     assert client.get_run(first.run_id).info.status == "FAILED"
     for step in (3, 4):
@@ -114,32 +114,32 @@ def test_a_resumed_training_goes_on_in_the_same_run(store, descend, tmp_path):
     assert images(client, first.run_id) == [1, 2, 3, 4, 5, 6]
 
 
-def test_what_a_server_did_not_take_is_sent_after_a_resume(store, descend, nobody, tmp_path, caplog):
+def test_undelivered_reports_are_sent_after_resuming(store, descend, unreachable, tmp_path, caplog):
     uri, client = store
-    away = MLflowMonitor(nobody, timeout=0.05)
+    away = MLflowMonitor(unreachable, timeout=0.05)
     descend(callbacks=[Reporting(), EachStep()], epochs=1, monitors=[away], run_dir=tmp_path / "run")
-    assert f"MLflow at {nobody} takes no reports" in caplog.text
-    assert "MLflow does not have the last" in caplog.text
+    assert f"MLflow at {unreachable} does not accept reports" in caplog.text
+    assert "MLflow is missing the last" in caplog.text
     assert away.run_id is None
     back = MLflowMonitor(uri)
     descend(callbacks=[Reporting(), EachStep()], epochs=2, monitors=[back], run_dir=tmp_path / "run", resume="must")
-    # The report of the step of the checkpoint belongs to it.
+    # The checkpoint of a step contains the reports of that step.
     assert curve(client, back.run_id) == [(1, 10.0), (2, 20.0), (3, 30.0), (4, 40.0)]
     assert images(client, back.run_id) == [1, 2, 3, 4]
 
 
-def test_a_run_that_was_deleted_meanwhile_is_begun_anew(store, descend, tmp_path, caplog):
+def test_a_deleted_run_is_replaced_by_a_new_one(store, descend, tmp_path, caplog):
     uri, client = store
     first, second = MLflowMonitor(uri), MLflowMonitor(uri)
     descend(callbacks=["ModelSaver"], epochs=1, monitors=[first], run_dir=tmp_path / "run")
     client.delete_run(first.run_id)
     descend(callbacks=["ModelSaver", Reporting()], epochs=2, monitors=[second], run_dir=tmp_path / "run", resume="must")
     assert second.run_id != first.run_id
-    assert f"does not have the run {first.run_id} any more" in caplog.text
+    assert f"no longer has the run {first.run_id}" in caplog.text
     assert curve(client, second.run_id) == [(3, 30.0), (4, 40.0)]
 
 
-def test_an_interrupted_training_is_killed(store, descend):
+def test_the_status_of_an_interrupted_run_is_killed(store, descend):
     uri, client = store
     monitor = MLflowMonitor(uri)
     with pytest.raises(KeyboardInterrupt):
@@ -148,12 +148,12 @@ def test_an_interrupted_training_is_killed(store, descend):
     assert curve(client, monitor.run_id) == [(1, 10.0)]
 
 
-def test_what_mlflow_refuses_ends_the_run_before_it_begins(store, descend):
+def test_an_option_that_mlflow_rejects_is_an_error_before_training(store, descend):
     uri, client = store
     client.delete_experiment(client.create_experiment("gone"))
-    with pytest.raises(tpk.ConfigError, match=r"MLflow does not record this run.*experiment='gone'"):
+    with pytest.raises(tpk.ConfigError, match=r"MLflow cannot record this run.*experiment='gone'"):
         descend(monitors=[MLflowMonitor(uri, experiment="gone")])
-    with pytest.raises(tpk.ConfigError, match=r"MLflow does not record this run.*tracking_uri='htp://server'"):
+    with pytest.raises(tpk.ConfigError, match=r"MLflow cannot record this run.*tracking_uri='htp://server'"):
         descend(monitors=[MLflowMonitor("htp://server")])
 
 
@@ -168,7 +168,7 @@ def test_what_mlflow_refuses_ends_the_run_before_it_begins(store, descend):
         ("x" * 300, "x" * 250),
     ],
 )
-def test_names_are_such_as_mlflow_takes(name, key):
+def test_names_become_valid_mlflow_names(name, key):
     assert as_key(name) == key
 
 
@@ -176,14 +176,14 @@ def test_names_are_such_as_mlflow_takes(name, key):
     ("options", "message"),
     [({"artifacts": "*.png"}, r"expected a list of patterns, e.g. \['\*.png'\]"), ({"timeout": 0}, "timeout=0")],
 )
-def test_wrong_options_are_errors(options, message):
+def test_invalid_options_are_errors(options, message):
     with pytest.raises(tpk.ConfigError, match=message):
         MLflowMonitor(**options)
 
 
-def test_keeps_the_rules_of_monitors(store):
+def test_follows_the_rules_of_monitors(store):
     uri, _ = store
-    # MLflow itself keeps the connection to its store for the process.
+    # MLflow keeps the connection to its store open until the process exits.
     check_monitor(lambda: MLflowMonitor(tracking_uri=uri), skip=["leaves-nothing-behind"])
 
 

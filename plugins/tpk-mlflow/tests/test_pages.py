@@ -1,4 +1,4 @@
-"""The pages of TensorBoard and of MLflow, in a browser, on a run of ours."""
+"""The web pages of TensorBoard and MLflow for a training run, in a browser."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ import tpk
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "google-chrome"))), None)
 SECONDS = 90
-"""How long a server may take to start, and a page to show what it has to."""
+"""The time limit for starting a server and for loading a page."""
 
 pytestmark = [
-    pytest.mark.skipif(BROWSER is None, reason="there is no browser: apt-get install chromium-headless-shell"),
+    pytest.mark.skipif(BROWSER is None, reason="needs a browser: apt-get install chromium-headless-shell"),
     pytest.mark.timeout(300),
 ]
 
 
 class Shades(tpk.ModelDesc):
-    """Tells how bright a picture is."""
+    """Estimates the brightness of a picture."""
 
     def inputs(self):
         return [tf.TensorSpec([4, 6, 6, 1], tf.float32, "picture"), tf.TensorSpec([4, 1], tf.float32, "brightness")]
@@ -52,7 +52,7 @@ class Shades(tpk.ModelDesc):
 
 @pytest.fixture(scope="module")
 def server(empty_store, tmp_path_factory):
-    """The address of MLflow's server, whose processes are gone afterwards."""
+    """The URL of an MLflow server, which is killed afterwards."""
     directory = tmp_path_factory.mktemp("server")
     shutil.copy(empty_store, directory / "mlflow.db")
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -91,7 +91,7 @@ def _wait_for(address, log):
 
 @pytest.fixture(scope="module")
 def trained(server, tmp_path_factory):
-    """A trainer that has trained, and the monitor that has told MLflow's server of it."""
+    """A trainer after training, and the monitor that recorded the run on the MLflow server."""
     rng = np.random.default_rng(0)
     pictures = rng.uniform(size=(5, 4, 6, 6, 1)).astype(np.float32)
     monitor = MLflowMonitor(server, experiment="shades")
@@ -108,9 +108,9 @@ def trained(server, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def board(trained):
-    """The address of TensorBoard, in this process; it reads the run once.
+    """The URL of TensorBoard, in this process; it reads the run once.
 
-    A thread that reads on and on, in C++, would do so while Python ends, which aborts the process.
+    A reloading thread would still run in C++ while Python exits, which aborts the process.
     """
     trainer, _ = trained
     tensorboard = program.TensorBoard()
@@ -123,9 +123,9 @@ def board(trained):
 
 @pytest.fixture(scope="module")
 def page():
-    """One page for all: what it has loaded of TensorBoard or MLflow, it does not load again."""
+    """One page for all tests, so that TensorBoard and MLflow are loaded only once."""
     with sync_playwright() as playwright:
-        # Chromium's own fences cannot be put up by root, who runs the tests in containers.
+        # Chromium's sandbox does not work for root, which runs the tests in containers.
         browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"], timeout=SECONDS * 1000)
         context = browser.new_context(viewport={"width": 1400, "height": 900})
         context.set_default_timeout(SECONDS * 1000)
@@ -137,7 +137,7 @@ def page():
 
 @pytest.fixture
 def show(page, tmp_path):
-    """Return what opens an address in which nothing fails, and leaves a picture of it in `tmp_path`."""
+    """Return a context manager that opens a page, takes a screenshot, and checks for JavaScript errors."""
 
     @contextmanager
     def show(address, name):
@@ -198,7 +198,7 @@ def test_mlflow_shows_parameters_values_images_and_files(trained, server, show):
         page.get_by_text("cost").first.wait_for()
         page.locator(".js-plotly-plot").first.wait_for()
         page.get_by_text("pictures/image/1").first.wait_for()
-        page.get_by_role("slider").first.press("ArrowRight")  # At step 0 there is no image.
+        page.get_by_role("slider").first.press("ArrowRight")  # Step 0 has no image.
         image = page.locator('img[src*="get-artifact"]').first
         image.wait_for(state="attached")
         page.wait_for_function("image => image.naturalWidth > 0", arg=image.element_handle())

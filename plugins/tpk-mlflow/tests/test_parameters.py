@@ -9,7 +9,7 @@ def plugin(name, /, **options):
     return {"name": name, "options": options}
 
 
-def test_settings_are_named_by_plugins_not_by_places():
+def test_settings_are_named_by_plugin_not_by_position():
     config = {
         "seed": None,
         "strategy": plugin("Replicated", devices=2),
@@ -40,7 +40,7 @@ class Saver:
         pass
 
 
-def test_what_is_as_by_default_is_left_out():
+def test_options_with_default_values_are_omitted():
     config = {"callbacks": [plugin("Saver", name="a", keep=3, clock="time.time"), plugin("Saver", name="b", keep=4)]}
     assert as_parameters(config, defaults_of([Saver("a")])) == {
         "callbacks": "Saver, Saver",

@@ -1,4 +1,4 @@
-"""Record tpk trainings with MLflow."""
+"""Record tpk training runs with MLflow."""
 
 from __future__ import annotations
 

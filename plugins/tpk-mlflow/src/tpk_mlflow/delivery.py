@@ -1,4 +1,4 @@
-"""Delivery of reports by a thread of its own, so that a training never waits for a server."""
+"""Delivery of reports in a background thread, so that training never waits for a server."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from typing import Any
 logger = logging.getLogger(f"tpk.{__name__}")
 
 MAX_WAITING = 1_000_000
-"""How many reports wait at most for a server that does not answer; some 200 MB."""
+"""The maximum number of reports that are kept for a server that does not answer; about 200 MB."""
 
 
 class RefusedError(Exception):
-    """The receiver does not take a report, and never will."""
+    """Raised when the receiver rejects a report permanently, so that retrying is useless."""
 
 
 class Delivery:
-    """Hands on items in their order, in a thread; what fails is tried again.
+    """Delivers items in order, in a thread, and retries after failures.
 
-    The first failure is logged, and when it is over. While `MAX_WAITING` items wait, no more are taken, which is
-    logged, as is what the receiver refuses.
+    The first of several failures is logged, and the recovery. While `MAX_WAITING` items wait, new items are dropped.
+    Dropped and rejected items are logged.
 
     Args:
-        receiver: what it is called in the log.
-        deliver: takes the first of the items that wait, and returns how many of them it has delivered. It raises
-            `RefusedError` if the first can never be.
-        batch: how many items `deliver` takes at most.
-        flush_secs: how long items wait before they are handed on, in seconds.
+        receiver: the name of the receiver in the log.
+        deliver: is called with the first waiting items, and returns how many of them it has delivered. It raises
+            `RefusedError` if the first item can never be delivered.
+        batch: the maximum number of items per call of `deliver`.
+        flush_secs: how long items are collected before they are delivered, in seconds.
         retry_secs: how long to wait after a failure, in seconds.
-        first: what is done before all else; it is tried again if it raises.
+        first: is called once before anything is delivered. If it raises, `deliver` must retry it.
 
     Attributes:
-        begun: set when `first` was tried for the first time.
+        begun: set after the call of `first`, even if it failed.
     """
 
     def __init__(
@@ -67,42 +67,42 @@ class Delivery:
 
     @property
     def waiting(self) -> list[Any]:
-        """What is not delivered yet."""
+        """The items that are not delivered yet."""
         with self._changed:
             return list(self._waiting)
 
     @property
     def failure(self) -> Exception | None:
-        """Why the last attempt failed; None if it did not."""
+        """The error of the last attempt; None if it succeeded."""
         return self._failure
 
     @property
     def lost(self) -> int:
-        """How many items were given up."""
+        """The number of items that were dropped or rejected."""
         return self._lost
 
     def start(self) -> None:
-        """Begin to deliver."""
+        """Start the thread."""
         self._thread.start()
 
     def put(self, item: Any) -> None:
-        """Take an item."""
+        """Queue an item."""
         with self._changed:
             if len(self._waiting) < MAX_WAITING:
                 self._waiting.append(item)
                 return
             self._lost += 1
         if self._lost == 1:
-            logger.error("%d reports wait for %s; no more are taken until it has some", MAX_WAITING, self._receiver)
+            logger.error("%d reports wait for %s; new reports are dropped for now", MAX_WAITING, self._receiver)
 
     def flush(self) -> None:
-        """Have what waits delivered now; this does not wait for that."""
+        """Ask the thread to deliver now, without waiting for it."""
         with self._changed:
             self._is_due = bool(self._waiting)
             self._changed.notify_all()
 
     def wait(self, timeout: float) -> bool:
-        """Wait until all is delivered, or nothing has been for `timeout` seconds; return whether all is."""
+        """Wait until everything is delivered, or nothing was for `timeout` seconds; return whether everything is."""
         self.flush()
         with self._changed:
             while self._waiting:
@@ -115,7 +115,7 @@ class Delivery:
             return True
 
     def close(self) -> None:
-        """Stop after the attempt under way, without waiting for that: it may hang."""
+        """Stop after the current attempt, without waiting for it, because it may hang."""
         with self._changed:
             self._is_closing = True
             self._changed.notify_all()
@@ -123,13 +123,13 @@ class Delivery:
     def _run(self) -> None:
         try:
             self._first()
-        except Exception as error:  # The first item that is delivered tries it again.
+        except Exception as error:  # `deliver` retries it with the first item.
             self._note(error)
         self.begun.set()
         while self._wait_for_work():
             with self._changed:
                 head = list(islice(self._waiting, self._batch))
-            # The lock is not held while the receiver is at work. Nobody else takes items off the front.
+            # The lock is not held during delivery: only this thread removes items from the front.
             number, failure = self._try(head)
             self._note(failure)
             with self._changed:
@@ -140,7 +140,7 @@ class Delivery:
                 self._changed.notify_all()
 
     def _wait_for_work(self) -> bool:
-        """Wait until there is something to deliver, and it is time; return false when it is the end."""
+        """Wait until it is time to deliver something; return False if the delivery was closed."""
         with self._changed:
             while not self._is_closing:
                 if self._failure is not None:
@@ -156,7 +156,7 @@ class Delivery:
             return self._deliver(head), None
         except RefusedError as error:
             if str(error) != self._last_refusal:
-                logger.error("%s refuses a report of this run, which is lost: %s", self._receiver, error)
+                logger.error("%s rejected a report of this run, which is lost: %s", self._receiver, error)
             self._last_refusal = str(error)
             self._lost += 1
             return 1, None
@@ -166,11 +166,11 @@ class Delivery:
     def _note(self, failure: Exception | None) -> None:
         if failure is not None and self._failure is None:
             logger.error(
-                "%s takes no reports: %s. The training goes on; they wait, and are tried again every %g seconds",
+                "%s does not accept reports: %s. Training continues; reports are kept, retrying every %g seconds",
                 self._receiver,
                 failure,
                 self._retry_secs,
             )
         elif failure is None and self._failure is not None:
-            logger.info("%s takes reports again; %d wait", self._receiver, len(self._waiting))
+            logger.info("%s accepts reports again; %d are waiting", self._receiver, len(self._waiting))
         self._failure = failure

@@ -23,34 +23,36 @@ logger = logging.getLogger(f"tpk.{__name__}")
 
 
 class MLflowMonitor(tpk.Monitor):
-    """Records a training as a run in MLflow: parameters, scalars, images, files, and how it ended.
+    """Records a training run in MLflow: parameters, scalars, images, files and the final status.
 
-    The parameters are what ``config.json`` in the `run_dir` says, but for options that were left as they are by
-    default; versions and the commit of Git are tags. Histograms are left out: MLflow has none.
+    The parameters are the content of ``config.json`` in the `run_dir`, without options that have their default values.
+    Versions and the Git commit are tags. Histograms are omitted, because MLflow has none.
 
-    When it runs: what is reported is handed to a thread, which sends it every `flush_secs` seconds and at the end of
-    each epoch. A report waits for no server, whether it answers or not. At the end the
-    training waits for what is left, see `timeout`. It works on every strategy; only the chief records.
+    When it runs: a thread sends the reports every `flush_secs` seconds and at the end of each epoch, so training never
+    waits for a server. When training ends, it waits for the remaining uploads; see `timeout`. It works with every
+    strategy; only the chief records.
 
-    A training that is resumed goes on in the same run, whose id is in the checkpoint. Steps that it repeats are not
-    recorded twice: of each scalar and image, the steps that MLflow has are left as they are. A training that was killed
-    before its first checkpoint begins a new run.
+    A resumed training run continues the same MLflow run, whose id is in the checkpoint. Repeated steps are not recorded
+    twice: scalars and images of steps that MLflow already has are not sent again. A training run that was killed before
+    its first checkpoint starts a new MLflow run.
 
-    A server that is not there stops no training: the log says so once, reports wait in memory (and in checkpoints), and
-    are sent when it is back. If it is not back at the end, the log says how many reports it does not have.
+    If the server is unreachable, training continues: the failure is logged once, and reports are kept in memory (and in
+    checkpoints) until the server is back. If it is not back when training ends, the log says how many reports are
+    missing.
 
     Args:
         tracking_uri: where MLflow records: ``"sqlite:////home/me/mlflow.db"`` or ``"http://server:5000"``; None leaves
             it to MLflow: the environment variable ``MLFLOW_TRACKING_URI``, or ``mlflow.db`` in the current directory.
-        experiment: what the run belongs to; created if need be. None: ``MLFLOW_EXPERIMENT_NAME``, or ``"Default"``.
-        run_name: what the run is called; None takes the last two parts of the `run_dir`.
-        tags: further tags of the run, such as ``{"team": "vision"}``.
-        artifacts: patterns of files in the `run_dir`, such as ``"min-error-*"``, that are kept with the run when the
-            training ends.
-        checkpoint: keep the newest complete checkpoint as well, in the folder ``checkpoint``.
-        timeout: how long the training waits for an answer at its beginning, and at its end for each thing that is left,
-            in seconds.
-        flush_secs: how long reports wait to be sent together, in seconds.
+        experiment: the experiment of the run; created if it does not exist. None for ``MLFLOW_EXPERIMENT_NAME``, or
+            ``"Default"``.
+        run_name: the name of the run; None for the last two parts of the `run_dir`.
+        tags: additional tags of the run, such as ``{"team": "vision"}``.
+        artifacts: glob patterns of files in the `run_dir`, such as ``"min-error-*"``, that are uploaded when training
+            ends.
+        checkpoint: also upload the newest complete checkpoint, to the folder ``checkpoint``.
+        timeout: how long to wait for an answer when training starts, and for each remaining upload when it ends, in
+            seconds.
+        flush_secs: how long reports are collected before they are sent, in seconds.
         retry_secs: how long to wait after a failure, in seconds.
         clock: returns the time of a report, in seconds since 1970.
 
@@ -58,8 +60,7 @@ class MLflowMonitor(tpk.Monitor):
         run_id: the id of the run in MLflow; None until it is known.
 
     Raises:
-        ConfigError: if an option has a value that it cannot have; and, when the training starts, if MLflow refuses to
-            begin a run with these options.
+        ConfigError: if an option is invalid; when training starts, if MLflow rejects a run with these options.
 
     Example:
         ```python
@@ -111,10 +112,10 @@ class MLflowMonitor(tpk.Monitor):
         return self._resumed_run_id if self._run is None or self._run.run_id is None else self._run.run_id
 
     def before_train(self, trainer: Any) -> None:
-        """Begin the run, or go on with it.
+        """Start the run, or continue it.
 
         Raises:
-            ConfigError: if MLflow refuses that.
+            ConfigError: if MLflow rejects it.
         """
         config = read_config(trainer.run_dir)
         run_dir = trainer.run_dir
@@ -145,36 +146,36 @@ class MLflowMonitor(tpk.Monitor):
         self._wait_for_beginning(place)
 
     def process_scalar(self, name: str, value: int | float) -> None:
-        """Take a number."""
+        """Record a scalar."""
         self._delivery.put(Value(self._key(name), float(value), self.global_step, self._now()))
 
     def process_summary(self, summary: Any) -> None:
-        """Take the images that are in a summary; the scalars arrive by `process_scalar`."""
+        """Record the images in a summary; its scalars go to `process_scalar`."""
         for value in summary.value:
             if value.HasField("image"):
                 png = value.image.encoded_image_string
                 self._delivery.put(Picture(self._key(value.tag), png, self.global_step, self._now()))
 
     def flush(self) -> None:
-        """Have what was reported sent now, by the thread."""
+        """Ask the thread to send the waiting reports now."""
         self._delivery.flush()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the id of the run, and what MLflow does not have yet."""
+        """Return the id of the run, and the reports that were not sent yet."""
         items = [item for item in self._delivery.waiting if isinstance(item, Value | Picture)]
         return {"run_id": self.run_id, "waiting": [[type(item).__name__, *attrs.astuple(item)] for item in items]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take back what `state_dict` returned, so that the same run goes on."""
+        """Restore what `state_dict` returned, to continue the same run."""
         kinds = {"Value": Value, "Picture": Picture}
         self._resumed_run_id = state["run_id"]
         self._resumed_items = [kinds[kind](*fields) for kind, *fields in state["waiting"]]
 
     def after_train(self, trainer: Any) -> None:
-        """Send what is left, the files, and how the training ended; wait for that.
+        """Send the remaining reports, the files and the final status, and wait until they are delivered.
 
         Raises:
-            UndeliveredError: if MLflow does not take it in time.
+            UndeliveredError: if something was not delivered.
         """
         if self._run is None:
             return
@@ -183,12 +184,12 @@ class MLflowMonitor(tpk.Monitor):
         try:
             if not self._delivery.wait(self._timeout):
                 raise UndeliveredError(
-                    f"MLflow does not have the last {len(self._delivery.waiting)} reports and files of this training, "
-                    f"and shows its run as one that still runs. It was waited for, {self._timeout:g} seconds"
-                    + (f"; its last answer: {self._delivery.failure}" if self._delivery.failure else "")
+                    f"MLflow is missing the last {len(self._delivery.waiting)} reports and files of this training run, "
+                    f"and still shows the run as running: nothing was delivered for {self._timeout:g} seconds"
+                    + (f"; the last error: {self._delivery.failure}" if self._delivery.failure else "")
                 )
             if self._delivery.lost:
-                raise UndeliveredError(f"MLflow does not have {self._delivery.lost} reports of this training")
+                raise UndeliveredError(f"MLflow is missing {self._delivery.lost} reports of this training run")
         finally:
             self._delivery.close()
 
@@ -198,17 +199,17 @@ class MLflowMonitor(tpk.Monitor):
         failure = self._delivery.failure
         if isinstance(failure, MlflowException) and is_refusal(failure):
             self._delivery.close()
-            self._run = None  # There is nothing to end.
+            self._run = None  # So that `after_train` does nothing.
             raise self._refused(failure) from failure
         if self._run.run_id is not None:
             logger.info("MLflow records at %s: experiment %s, run %s", place, self._run.experiment_id, self.run_id)
         elif failure is None:
-            logger.error("MLflow at %s has not answered in %g seconds; the training begins", place, self._timeout)
+            logger.error("MLflow at %s did not answer within %g seconds; training starts anyway", place, self._timeout)
 
     def _refused(self, error: Exception) -> tpk.ConfigError:
         return tpk.ConfigError(
-            f"MLflow does not record this run: {error}. Check tracking_uri={self._tracking_uri!r} and "
-            f"experiment={self._experiment!r}, or leave the monitor out."
+            f"MLflow cannot record this run: {error}. Check tracking_uri={self._tracking_uri!r} and "
+            f"experiment={self._experiment!r}, or remove the monitor."
         )
 
     def _key(self, name: str) -> str:
@@ -216,7 +217,7 @@ class MLflowMonitor(tpk.Monitor):
         if key is None:
             key = self._keys[name] = as_key(name)
             if key != name:
-                logger.info("%r is called %r in MLflow, which does not take the name as it is", name, key)
+                logger.info("%r is recorded as %r, because MLflow does not allow the name", name, key)
         return key
 
     def _now(self) -> int:
@@ -235,7 +236,7 @@ class MLflowMonitor(tpk.Monitor):
 
 
 class UndeliveredError(tpk.TpkError, RuntimeError):
-    """MLflow does not have all that a training has reported."""
+    """Raised when reports of a training run are missing in MLflow."""
 
 
 def _status(trainer: Any) -> str:

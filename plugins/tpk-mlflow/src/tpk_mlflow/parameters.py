@@ -1,4 +1,4 @@
-"""Parameters of a run in MLflow: the description of a run, which is nested, as names and texts."""
+"""Conversion of the nested description of a run to MLflow parameters, which are pairs of strings."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 
 from tpk.plugin.description import described
 
-# What records a run, and where it is, are no settings of what is trained.
+# These describe how and where a run is recorded, not what is trained.
 _APART = ("git", "argv", "versions", "monitors", "run_dir", "resume")
 
 
 def read_config(run_dir: Path | None) -> dict[str, Any]:
-    """Return what ``config.json`` of a run holds; nothing if the run has no directory."""
+    """Return the contents of the ``config.json`` of a run; an empty mapping if the run has no directory."""
     if run_dir is None:
         return {}
     config = json.loads((run_dir / "config.json").read_text(encoding="utf-8"))
@@ -23,7 +23,7 @@ def read_config(run_dir: Path | None) -> dict[str, Any]:
 
 
 def defaults_of(things: Iterable[object]) -> dict[str, dict[str, Any]]:
-    """Return what the constructors of `things` take for options that are not given, by the names of their classes."""
+    """Return the default options of the constructors of `things`, by class name."""
     defaults = {}
     for thing in things:
         parameters = inspect.signature(type(thing)).parameters.values()
@@ -36,14 +36,15 @@ def defaults_of(things: Iterable[object]) -> dict[str, dict[str, Any]]:
 
 
 def as_parameters(config: Mapping[str, Any], defaults: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Return the settings that are in ``config.json``, as names and texts.
+    """Return the settings in ``config.json`` as pairs of strings.
 
-    A plugin is called by its name, not by its place in the list, so that runs with different lists can be compared.
-    What was left as it is by default is left out: MLflow's pages show all parameters of a run wherever they show it.
+    A plugin is identified by its name instead of its position in the list, so that runs with different lists can be
+    compared. Options with default values are omitted, because MLflow's pages show all parameters wherever they show a
+    run.
 
     Args:
-        config: what ``config.json`` holds.
-        defaults: the options that plugins have by default, by the names of their classes.
+        config: the contents of ``config.json``.
+        defaults: the default options of plugins, by class name.
 
     Example:
         ```python
@@ -56,7 +57,7 @@ def as_parameters(config: Mapping[str, Any], defaults: Mapping[str, Mapping[str,
 
 
 def source_tags(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return the tags that tell where a run comes from, as far as that is known."""
+    """Return the tags for the known origin of a run: command line, Git commit and versions."""
     git = config.get("git") or {}
     tags = {"tpk.argv": " ".join(map(str, config.get("argv", ()))), "mlflow.source.git.commit": git.get("commit", "")}
     dirty = {"mlflow.source.git.dirty": str(git["is_dirty"])} if "is_dirty" in git else {}

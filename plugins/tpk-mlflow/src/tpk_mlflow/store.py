@@ -1,4 +1,4 @@
-"""A run in MLflow: begun or gone on with, and what is put into it."""
+"""A run in MLflow, new or continued, and the items that are recorded in it."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from tpk_mlflow.delivery import RefusedError
 logger = logging.getLogger(f"tpk.{__name__}")
 
 MAX_BATCH: int = MAX_METRICS_PER_BATCH
-"""How many values one request may have."""
+"""The maximum number of values per request."""
 
 _NOT_IN_NAMES = re.compile(r"[^\w/.\- ]", re.ASCII)
-# What `MlflowClient.log_image` calls the files, also that of former versions.
+# The file names of `MlflowClient.log_image` in current and older versions.
 _IMAGE_FILE = re.compile(r"images/(?P<key>.+)[+%]step[+%](?P<step>\d+)[+%]timestamp")
 _TRY_AGAIN = (408, 429)
 
 
 @attrs.frozen
 class Value:
-    """A number at a step; `timestamp` is in milliseconds since 1970."""
+    """A scalar at a step; `timestamp` is in milliseconds since 1970."""
 
     key: str
     number: float
@@ -44,7 +44,7 @@ class Value:
 
 @attrs.frozen
 class Picture:
-    """An image at a step, as a PNG."""
+    """A PNG image at a step."""
 
     key: str
     png: bytes = attrs.field(repr=False)
@@ -54,7 +54,7 @@ class Picture:
 
 @attrs.frozen
 class File:
-    """A file to keep with the run, in a folder of its own or in none."""
+    """A file to upload, optionally to a folder."""
 
     path: Path
     folder: str | None = None
@@ -62,7 +62,7 @@ class File:
 
 @attrs.frozen
 class End:
-    """The end of the run: ``"FINISHED"``, ``"FAILED"`` or ``"KILLED"``."""
+    """The end of the run, with its status: ``"FINISHED"``, ``"FAILED"`` or ``"KILLED"``."""
 
     status: str
 
@@ -71,19 +71,19 @@ Item = Value | Picture | File | End
 
 
 class Run:
-    """What waits for a run in MLflow goes through here; the run is begun when the first of it comes.
+    """A run in MLflow, which is started by `begin` or by the first delivery.
 
     Args:
-        client: MLflow's own.
-        experiment: the name of the experiment, which is created if need be.
-        run_name: what the run is called; None leaves it to MLflow.
-        parameters: what it was configured with.
-        tags: what else is known of it.
-        run_id: the run to go on with; None to begin one.
+        client: the MLflow client.
+        experiment: the name of the experiment, which is created if it does not exist.
+        run_name: the name of the run; None leaves it to MLflow.
+        parameters: the parameters of the run.
+        tags: the tags of the run.
+        run_id: the run to continue; None to start a new one.
 
     Attributes:
-        run_id: the run; None until it is begun.
-        experiment_id: that of its experiment; None until then.
+        run_id: the id of the run; None until it is started.
+        experiment_id: the id of its experiment; None until then.
     """
 
     def __init__(
@@ -103,14 +103,14 @@ class Run:
         self._to_go_on_with = run_id
         self.run_id: str | None = None
         self.experiment_id: str | None = None
-        # What the run had when this training went on with it.
+        # The last step of each value and image that the continued run already had.
         self._steps_there: dict[tuple[type, str], int] = {}
 
     def deliver(self, items: Sequence[Item]) -> int:
-        """Put the first of `items` into the run, of values as many as there are; return how many that were.
+        """Record the leading values of `items`, or else its first item; return how many were recorded.
 
         Raises:
-            RefusedError: if MLflow does not take it.
+            RefusedError: if MLflow rejects it.
             Exception: if MLflow cannot be reached.
         """
         try:
@@ -127,10 +127,10 @@ class Run:
             raise
 
     def begin(self) -> None:
-        """Begin the run, if that is not done.
+        """Start or continue the run; do nothing if it was started before.
 
         Raises:
-            Exception: if it cannot be.
+            Exception: if this fails.
         """
         if self.run_id is None:
             self.run_id = self._begin()
@@ -169,7 +169,7 @@ class Run:
         return run_id
 
     def _find(self, run_id: str) -> Any:
-        """Return the run to go on with, or None if it is not there any more."""
+        """Return the run to continue, or None if it no longer exists."""
         try:
             run = self._client.get_run(run_id)
         except MlflowException as error:
@@ -178,7 +178,7 @@ class Run:
             run = None
         if run is None or run.info.lifecycle_stage == "deleted":
             logger.warning(
-                "MLflow at %s does not have the run %s any more, in which this training began; it goes on in a new one",
+                "MLflow at %s no longer has the run %s, which this training run used before; a new one is started",
                 self._client.tracking_uri,
                 run_id,
             )
@@ -210,7 +210,7 @@ class Run:
         if changed:
             # MLflow never changes a parameter.
             logger.info(
-                "the run %s was begun with other values than these: %s; MLflow keeps the first", run_id, changed
+                "the parameters of the run %s have changed: %s; MLflow keeps their first values", run_id, changed
             )
         new = [Param(name, value) for name, value in named.items() if name not in there]
         for start in range(0, len(new), MAX_PARAMS_TAGS_PER_BATCH):
@@ -221,9 +221,9 @@ class Run:
 
 
 def as_key(name: str) -> str:
-    """Return `name` as MLflow takes it as that of a value, a parameter or an image; others come out as they are.
+    """Return `name` as a valid MLflow name of a value, parameter or image; a valid name is unchanged.
 
-    MLflow takes letters of ASCII, digits, ``_-. /``, and what is a normal path.
+    MLflow allows ASCII letters, digits and ``_-. /``, and the name must be a normalized path.
     """
     key = posixpath.normpath(_NOT_IN_NAMES.sub("_", name)).lstrip("/")
     while key.startswith("../"):
@@ -232,6 +232,6 @@ def as_key(name: str) -> str:
 
 
 def is_refusal(error: MlflowException) -> bool:
-    """Whether an error says that a request is wrong, so that it will never succeed; not that a server is away."""
+    """Whether an error means that the request is invalid and retrying is useless, not that the server is down."""
     status = error.get_http_status_code()
     return bool(400 <= status < 500) and status not in _TRY_AGAIN

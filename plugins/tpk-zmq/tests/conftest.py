@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def home_of_the_key(tmp_path, monkeypatch):
-    """Create the user's key here instead of in the home directory."""
+    """Create the user's key in a temporary directory instead of the home directory."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
 
 
@@ -20,6 +20,6 @@ def address(request, tmp_path):
 
 @pytest.fixture
 def threads():
-    """Runs senders; when a test is over they must be, too."""
+    """Threads for senders, which must finish before the test ends."""
     with ThreadPoolExecutor(4) as pool:
         yield pool

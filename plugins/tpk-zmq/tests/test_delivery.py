@@ -30,7 +30,7 @@ def test_what_a_thread_sends_arrives_and_ends(address, threads):
     np.testing.assert_equal(received[2], sent[2])
 
 
-def test_received_arrays_are_the_users_own_and_aligned(threads):
+def test_received_arrays_are_writable_and_aligned(threads):
     original = np.arange(10000, dtype=np.float32)
     with receiver() as flow:
         threads.submit(send_dataflow_zmq, [[original]] * 3, flow.addresses[0])
@@ -53,7 +53,7 @@ def test_what_another_process_sends_arrives(address):
     assert all((array == number).all() for array, number in received)
 
 
-def test_a_pass_ends_when_all_senders_have_ended(threads):
+def test_a_pass_ends_when_all_senders_have_finished(threads):
     with receiver(senders=3) as flow:
         for first in (0, 100, 200):
             threads.submit(send_dataflow_zmq, numbered(first, 10), flow.addresses[0])
@@ -64,7 +64,7 @@ def test_a_pass_ends_when_all_senders_have_ended(threads):
         assert of_one == sorted(of_one)
 
 
-def test_more_senders_than_promised_are_heard_to_their_end(threads):
+def test_additional_senders_are_received_until_they_finish(threads):
     first_has_come, others_may_end = threading.Event(), threading.Event()
 
     def slow():
@@ -114,13 +114,13 @@ def test_passes_follow_each_other_without_loss(threads):
         assert [numbers(flow) for _ in range(3)] == [list(range(first, first + 10)) for first in (0, 10, 20)]
 
 
-def test_the_sender_waits_for_a_receiver_that_is_slow(threads):
+def test_the_sender_waits_for_a_slow_receiver(threads):
     made = []
 
     def flow():
         for datapoint in numbered(0, 200):
             made.append(datapoint[1])
-            # Large, so that the buffers of the system hold few.
+            # Large, so that the operating system buffers only a few.
             yield [np.zeros(1_000_000, np.uint8), datapoint[1]]
 
     with receiver(hwm=1) as remote:
@@ -134,14 +134,14 @@ def test_the_sender_waits_for_a_receiver_that_is_slow(threads):
     assert most_ahead < 40
 
 
-def test_a_key_opens_the_network(threads):
+def test_a_key_allows_connections_from_the_network(threads):
     with receiver("tcp://0.0.0.0:*", key="secret") as flow:
         port = flow.addresses[0].rsplit(":", 1)[1]
         threads.submit(send_dataflow_zmq, numbered(0, 5), f"tcp://127.0.0.1:{port}", key=b"secret")
         assert numbers(flow) == list(range(5))
 
 
-def test_it_goes_to_another_process_without_its_sockets(threads):
+def test_it_is_pickled_without_its_sockets(threads):
     with receiver() as flow:
         copy = pickle.loads(pickle.dumps(flow))
         assert copy.addresses == (FREE_PORT,)
@@ -156,7 +156,7 @@ def test_it_cannot_be_divided():
         RemoteDataZMQ(FREE_PORT).shard(0, 2)
 
 
-def test_a_resumed_run_goes_on_with_what_comes(threads):
+def test_a_resumed_run_continues_with_what_is_sent_next(threads):
     with receiver() as flow:
         threads.submit(send_dataflow_zmq, numbered(0, 3), flow.addresses[0])
         position = Position(flow)

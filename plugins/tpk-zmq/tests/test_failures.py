@@ -56,7 +56,7 @@ def test_a_killed_sender_is_an_error_that_names_it():
             next(iterator)
 
 
-def test_nobody_comes():
+def test_missing_senders_are_an_error():
     with (
         receiver(timeout=1, senders=2) as flow,
         pytest.raises(InputError, match="active senders: none; finished: 0 of 2"),
@@ -64,7 +64,7 @@ def test_nobody_comes():
         list(flow)
 
 
-def test_a_receiver_that_is_started_anew_gets_the_rest(tmp_path, threads, caplog):
+def test_a_restarted_receiver_gets_the_rest(tmp_path, threads, caplog):
     address = f"ipc://{tmp_path}/socket"
     sent = threads.submit(send_dataflow_zmq, numbered(0, 100), address, hwm=1)
     with receiver(address, hwm=1) as flow:
@@ -97,7 +97,7 @@ def test_nothing_is_left_behind(tmp_path):
         assert numbers(flow) == list(range(5))
         sender.join(60)
     assert not path.exists()
-    # One of an earlier test may have ended since.
+    # A thread of an earlier test may have ended in the meantime.
     assert set(threading.enumerate()) <= threads_before
     assert len(os.listdir("/proc/self/fd")) <= len(files_before)
 
@@ -108,7 +108,7 @@ def test_ctrl_c_ends_a_process_at_once(moment, tmp_path):
     codes = {
         "waiting for room": "send_dataflow_zmq(announced(1000), sys.argv[1], hwm=1)",
         "in the flow": "send_dataflow_zmq(announced(1, Event().wait), sys.argv[1])",
-        # Once all is imported: an import that is interrupted may end in any way.
+        # Only after all imports: an interrupted import can fail in any way.
         "receiving": "flow = RemoteDataZMQ(sys.argv[1]); flow.reset_state(); announce(); list(flow)",
     }
     code = """
@@ -132,7 +132,7 @@ def test_ctrl_c_ends_a_process_at_once(moment, tmp_path):
     assert not (tmp_path / "socket").exists()
 
 
-def test_an_interrupted_sender_says_so_to_the_receiver():
+def test_the_receiver_learns_that_a_sender_was_interrupted():
     code = """
         import threading
         def flow():
@@ -164,7 +164,7 @@ def test_an_interrupted_sender_says_so_to_the_receiver():
         ({"address": "ipc:///tmp/" + "x" * 200, "key": "k"}, "RemoteDataZMQ cannot bind to 'ipc:///tmp/xxx"),
     ],
 )
-def test_wrong_options_of_the_receiver(arguments, message):
+def test_invalid_options_of_the_receiver(arguments, message):
     with pytest.raises(ConfigError, match=message):
         RemoteDataZMQ(**arguments).reset_state()
 
@@ -176,7 +176,7 @@ def test_wrong_options_of_the_receiver(arguments, message):
         ({"bind": True}, "bind"),
     ],
 )
-def test_wrong_options_of_the_sender(options, message):
+def test_invalid_options_of_the_sender(options, message):
     with receiver() as flow, pytest.raises(ConfigError, match=message):
         send_dataflow_zmq([], flow.addresses[0], **options)
 
@@ -189,7 +189,7 @@ def test_an_address_has_one_owner(address, threads):
         assert list(flow) == [[1]]
 
 
-def test_a_pass_that_is_given_up_is_followed_by_what_comes_next(threads):
+def test_an_abandoned_pass_is_followed_by_what_is_sent_next(threads):
     with receiver() as flow:
         position = Position(flow)
         threads.submit(send_dataflow_zmq, numbered(0, 3), flow.addresses[0])

@@ -29,7 +29,7 @@ class Received(tpk.Callback):
 
 
 def train(source, steps, max_epoch=1, callbacks=(), **options):
-    """Train on what is received, and return it."""
+    """Train on the received data, and return it."""
     received = Received()
     with tf.Graph().as_default():
         trainer = tpk.SimpleTrainer()
@@ -45,7 +45,7 @@ def train(source, steps, max_epoch=1, callbacks=(), **options):
 
 @pytest.fixture
 def send(request):
-    """Send dataflows in threads, which must end with the test."""
+    """Send dataflows in threads, which must finish before the test ends."""
     threads = []
 
     def run(flow, source):
@@ -76,7 +76,7 @@ def test_what_is_sent_arrives_once_and_in_order(address, send):
     assert train(ZMQInput(address, infinite=False), steps=50) == list(range(20))
 
 
-def test_another_pass_follows_and_a_resumed_run_continues_with_what_comes(address, send, tmp_path):
+def test_another_pass_follows_and_a_resumed_run_continues_with_what_is_sent_next(address, send, tmp_path):
     send(numbers(2), address)
     send(numbers(2), address)
     options = {"steps": 4, "callbacks": ["ModelSaver"], "run_dir": tmp_path / "run", "resume": "auto"}

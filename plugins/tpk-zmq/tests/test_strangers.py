@@ -1,4 +1,4 @@
-"""Who has no business at a socket neither gets data, nor brings any, nor ends the flow."""
+"""Unauthorized processes cannot receive data, send data, or stop a dataflow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tpk.errors import ConfigError, InputError
 
 
 class Bomb:
-    """Whoever unpickles it makes a directory."""
+    """Unpickling it creates a directory."""
 
     def __reduce__(self):
         return os.mkdir, ("exploded",)
@@ -33,9 +33,9 @@ def bomb():
 
 @contextmanager
 def stranger(address, kind="DEALER", knows=None):
-    """A socket that is connected to an address, and what tells of its connections.
+    """A socket that connects to an address, and a monitor of its connections.
 
-    It knows the public key `knows` of the other side, if that is given, and has a pair of its own.
+    If `knows` is given, the socket uses it as the public key of the server, with a random key pair.
     """
     with zmq.Context() as context, context.socket(getattr(zmq, kind)) as one:
         one.linger = 0
@@ -49,7 +49,7 @@ def stranger(address, kind="DEALER", knows=None):
 
 
 def wait_for_refusal(monitor):
-    """Return when ZeroMQ has told that a connection has come to nothing."""
+    """Wait until ZeroMQ reports that a connection was refused."""
     while True:
         assert monitor.poll(60_000)
         event = parse_monitor_message(monitor.recv_multipart())["event"]
@@ -59,12 +59,12 @@ def wait_for_refusal(monitor):
 
 
 @pytest.mark.parametrize("knows", ["nothing", "another key", "the key of the receiver"])
-def test_nothing_of_a_stranger_is_unpickled_and_the_flow_goes_on(knows, tmp_path, monkeypatch, threads):
+def test_nothing_from_a_stranger_is_unpickled_and_the_flow_continues(knows, tmp_path, monkeypatch, threads):
     monkeypatch.chdir(tmp_path)
     key = {
         "nothing": None,
         "another key": curve_pair(b"a guess", "server")[0],
-        # Which only those can know who have the secret of both; but libzmq asks for more.
+        # Only processes with the shared key can know it, but libzmq also checks the client's key.
         "the key of the receiver": curve_pair(user_key("test"), "server")[0],
     }[knows]
     with receiver() as flow, stranger(flow.addresses[0], knows=key) as (one, monitor):
@@ -78,7 +78,7 @@ def test_nothing_of_a_stranger_is_unpickled_and_the_flow_goes_on(knows, tmp_path
 @pytest.mark.parametrize(
     "data", [b"GET / HTTP/1.1\r\n\r\n" * 20, b"\xff" + b"\0" * 8 + b"\x7f\x03\x00NULL" + b"\0" * 48, b"\0"]
 )
-def test_bytes_that_are_no_zeromq_do_not_end_the_flow(data, threads):
+def test_bytes_of_another_protocol_do_not_end_the_flow(data, threads):
     with receiver() as flow:
         host, port = flow.addresses[0].removeprefix("tcp://").split(":")
         with socket.create_connection((host, int(port))) as stranger:
@@ -103,7 +103,7 @@ def test_a_message_of_another_protocol_is_an_error(frames, tmp_path):
             list(flow)
 
 
-def test_a_sender_with_another_key_is_not_heard():
+def test_a_sender_with_another_key_is_ignored():
     code = """
         send_dataflow_zmq([[1]], sys.argv[1], key="another")
     """
@@ -130,7 +130,7 @@ def test_a_stranger_gets_no_data(kind, tmp_path, threads):
 
 @contextmanager
 def wire(address):
-    """Between a sender and a receiver: an address for the sender, and all that it has sent there."""
+    """A relay between a sender and a receiver: yield its address for the sender, and the recorded bytes."""
     host, port = address.removeprefix("tcp://").split(":")
     sent = []
 
@@ -156,8 +156,8 @@ def wire(address):
         assert not thread.is_alive()
 
 
-def test_what_travels_cannot_be_read_nor_sent_again(threads):
-    secret = b"a text that nobody else is to know" * 100
+def test_the_traffic_can_be_neither_read_nor_replayed(threads):
+    secret = b"a text that must stay secret" * 100
     with receiver() as flow:
         address = flow.addresses[0]
         with wire(address) as (way, sent):
@@ -173,16 +173,16 @@ def test_what_travels_cannot_be_read_nor_sent_again(threads):
         with pytest.raises(ConnectionError):
             while thief.recv(65536):
                 pass
-            raise ConnectionError("the receiver has hung up")
+            raise ConnectionError("the receiver closed the connection")
         threads.submit(send_dataflow_zmq, [[secret, 3]], address)
         assert [number for _, number in flow] == [3]
 
 
-def test_many_strangers_do_not_hold_up_the_data(threads):
+def test_many_strangers_do_not_block_the_data(threads):
     greeting = b"\xff" + b"\0" * 8 + b"\x7f\x03\x00NULL" + b"\0" * 48 + b"\x04\x19\x05READY"
     with receiver() as flow:
         host, port = flow.addresses[0].removeprefix("tcp://").split(":")
-        # More than what ZeroMQ keeps for somebody who does not read.
+        # More than ZeroMQ buffers for a peer that does not read.
         for _ in range(1200):
             with socket.create_connection((host, int(port)), timeout=60) as one:
                 one.sendall(greeting)
@@ -195,7 +195,7 @@ def test_many_strangers_do_not_hold_up_the_data(threads):
         assert numbers(flow) == list(range(5))
 
 
-def test_a_unix_socket_that_others_can_reach_has_the_users_key(tmp_path, monkeypatch, threads):
+def test_a_unix_socket_that_others_can_access_uses_the_users_key(tmp_path, monkeypatch, threads):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o755)

@@ -1,4 +1,4 @@
-"""Ends of a network of ZeroMQ for tests: receivers, senders in other processes, and what is sent."""
+"""Helpers for tests: receivers, senders in other processes, and data to send."""
 
 from __future__ import annotations
 

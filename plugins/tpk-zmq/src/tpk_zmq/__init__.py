@@ -1,4 +1,4 @@
-"""Datapoints over ZeroMQ: a sender, a dataflow that receives, and an input source."""
+"""Datapoints over ZeroMQ: a sender, a receiving dataflow and an input source."""
 
 from tpk_zmq.input_source import ZMQInput
 from tpk_zmq.receiver import RemoteDataZMQ

@@ -1,4 +1,4 @@
-"""An input source of the datapoints that other processes send."""
+"""An input source for datapoints that other processes send."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tpk_zmq.receiver import RemoteDataZMQ
 class ZMQInput(QueueInput):
     """A `QueueInput` that receives the datapoints of `send_dataflow_zmq`; see `RemoteDataZMQ` about the senders.
 
-    It has no position in the data: a resumed run continues with what the senders send next.
+    It has no position in the data: a resumed run continues with whatever the senders send next.
 
     Args:
         endpoint: ``"tcp://host:port"`` or ``"ipc:///path"``, or several of them.
         hwm: how many datapoints of each sender may wait in this process, in addition to the queue.
-        bind: whether the senders connect to this address, instead of this process to the senders'.
+        bind: True if this process binds to the address and the senders connect to it; False for the reverse.
         queue_size: the capacity of the queue, in datapoints.
-        infinite: whether a new pass begins when all senders have finished. Otherwise the training run ends then.
+        infinite: whether a new pass begins when all senders have finished. Otherwise training ends.
         options: the other options of `RemoteDataZMQ`: `key`, `senders` and `timeout`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The secret that sender and receiver share, and the CURVE keys that both derive from it."""
+"""The secret key that sender and receiver share, and the CURVE keys that both derive from it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def user_key(owner: str) -> bytes:
     """Return the user's key. The first process that needs it creates it in a file that only the user can read.
 
     Raises:
-        ConfigError: if the file cannot be created or read, contains no key, or can be read or changed by other users.
+        ConfigError: if the file cannot be created or read, contains no key, or can be read or modified by other users.
     """
     try:
         path = key_file()
@@ -34,13 +34,13 @@ def user_key(owner: str) -> bytes:
         key, mode = path.read_bytes().strip(), path.stat().st_mode
     except (OSError, RuntimeError) as error:  # RuntimeError: the home directory is unknown.
         raise ConfigError(
-            f"{owner} cannot read or create the user's key: {error}. Pass the same key= to both"
+            f"{owner} cannot read or create the user's key: {error}. Pass the same key= to sender and receiver"
         ) from error
     # Windows has no such permissions.
     if len(key) < _KEY_BYTES or (os.name == "posix" and mode & 0o077):
         raise ConfigError(
-            f"{owner}: {path} is not a key that only you can access. Remove it, and a new one is created; or pass the "
-            "same key= to sender and receiver"
+            f"{owner}: {path} is not a key that only you can access. Remove it, so that a new one is created; or pass "
+            "the same key= to sender and receiver"
         )
     return key
 
@@ -51,7 +51,7 @@ def _create(path: Path) -> None:
     try:
         with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(secrets.token_hex(_KEY_BYTES).encode())
-        # A link appears with its content. If another process was faster, both use its key.
+        # Linking is atomic: the file appears complete. If another process was faster, both use its key.
         with suppress(FileExistsError):
             os.link(new, path)
     finally:

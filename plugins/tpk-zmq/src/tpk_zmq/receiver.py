@@ -20,29 +20,29 @@ logger = logging.getLogger(__name__)
 
 
 class RemoteDataZMQ(DataFlow):
-    """Deliver the datapoints that one or more `send_dataflow_zmq` send.
+    """Receive the datapoints that one or more calls of `send_dataflow_zmq` send.
 
     A pass ends when all senders have finished theirs: at least `senders` of them, and every other one that has sent
     something. A sender that starts again belongs to the next pass, or to this one if other senders are still active.
     The datapoints of one sender arrive in order.
 
-    The sockets stay open between two passes, so that nothing sent in between is lost. `close`, an error, and an
-    abandoned iteration close them. Only the senders know their position: a resumed run continues with what they send
-    next.
+    The sockets stay open between passes, so that nothing sent in between is lost. They are closed by `close`, by an
+    error, and when an iteration is abandoned. Only the senders know their position: a resumed run continues with
+    whatever they send next.
 
     Args:
-        address: ``"tcp://host:port"`` or ``"ipc:///path"``, or several of them. With `bind`, port ``*`` takes a free
+        address: ``"tcp://host:port"`` or ``"ipc:///path"``, or several of them. With `bind`, port ``*`` picks a free
             port; see `addresses`.
         hwm: how many datapoints of each sender may wait in this process (ZeroMQ's high water mark).
-        bind: whether the senders connect to this address, instead of this process to the senders'.
-        key: the key that sender and receiver share; by default the user's. See `send_dataflow_zmq`. Nothing from a
-            sender with another key is unpickled.
+        bind: True if this process binds to the address and the senders connect to it; False for the reverse.
+        key: the key that sender and receiver share; by default the user's key; see `send_dataflow_zmq`. Nothing
+            from a sender with another key is unpickled.
         senders: the minimum number of senders.
-        timeout: seconds to wait for a datapoint before that is an error. Choose it longer than the slowest sender
-            takes for one.
+        timeout: how long to wait for a datapoint before an error is raised, in seconds. It must be longer than the
+            slowest sender takes to produce one.
 
     Raises:
-        ConfigError: if an option is invalid; in an iteration, if the address is in use or there is no key.
+        ConfigError: if an option is invalid; in an iteration, if the address is in use or no key is available.
         InputError: if the dataflow of a sender fails (with its traceback), or nothing arrives in time.
 
     Example:
@@ -73,7 +73,7 @@ class RemoteDataZMQ(DataFlow):
         self._key = key
         self._sockets: Sockets | None = None
         self._finished: set[str] = set()
-        # A socket may be used by one thread at a time; `close` may be called by another one.
+        # A socket may only be used by one thread at a time, and `close` may be called by another thread.
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class RemoteDataZMQ(DataFlow):
                 self.close()
 
     def shard(self, index: int, count: int) -> DataFlow:
-        """Raise: only one process can receive at an address."""
+        """Raise an error: only one process can receive at an address."""
         raise ConfigError(
             f"{type(self).__name__} at {', '.join(self._addresses)} cannot be divided among {count} workers. Give each "
             "worker its own address, and the senders all addresses; or process the received data in parallel"
@@ -126,13 +126,13 @@ class RemoteDataZMQ(DataFlow):
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Do nothing: the next iteration continues with what the senders send next."""
+        """Do nothing: the next iteration continues with whatever the senders send next."""
 
     def break_off(self) -> None:
-        """Do nothing: each iteration continues with what the senders send next."""
+        """Do nothing: each iteration continues with whatever the senders send next."""
 
     def _receive_pass(self) -> Iterator[Any]:
-        received: dict[str, int] = {}  # The number of datapoints of each sender that has not finished.
+        received: dict[str, int] = {}  # The number of datapoints of each active sender.
         ended = 0
         while ended < self.senders or received:
             message = self._receive(received, ended)
@@ -157,13 +157,13 @@ class RemoteDataZMQ(DataFlow):
                 )
 
     def _receive(self, received: Mapping[str, int], ended: int) -> Message:
-        """Wait for the next message, and confirm it if it is the end of a sender."""
+        """Wait for the next message; confirm a sender's end message."""
         deadline = time.monotonic() + self.timeout
         while time.monotonic() < deadline:
             with self._lock:
                 if self._sockets is None:
                     raise InputError(f"{type(self).__name__} was closed while it waited for data")
-                # A short wait, because `close` waits for it.
+                # Wait only briefly, because `close` has to wait for the lock.
                 for each in self._sockets.ready(zmq.POLLIN, 0.1)[:1]:
                     identity, *frames = each.recv_multipart(copy=False)
                     message = Message.from_frames([frame.buffer for frame in frames])

@@ -32,11 +32,11 @@ def send_dataflow_zmq(
     *,
     key: bytes | str | None = None,
 ) -> None:
-    """Send one pass over a dataflow to a `RemoteDataZMQ`, and return when it has received all of it.
+    """Send one pass over a dataflow to a `RemoteDataZMQ`, and return when everything has been received.
 
-    It waits while the receiver is busy or not there yet. Datapoints on their way to a receiver that dies are lost.
-    Arrays are sent without a copy, so the dataflow must not change an array that it has delivered. To send forever,
-    wrap the dataflow in `RepeatedData`. An error of the dataflow is sent to the receiver, and raised here.
+    It waits while the receiver is busy or not running yet. If a receiver dies, datapoints in transit are lost. Arrays
+    are sent without a copy, so the dataflow must not modify an array after yielding it. To send forever,
+    wrap the dataflow in `RepeatedData`. An error in the dataflow is sent to the receiver and raised here.
 
     Datapoints are pickled, and a pickle can run any code. Therefore sender and receiver must share a key: ZeroMQ's
     CURVE authenticates both sides with it, and encrypts. The default is the user's key, ``tpk/zmq.key`` in
@@ -51,7 +51,7 @@ def send_dataflow_zmq(
         address: ``"tcp://host:port"`` or ``"ipc:///path"``. Each address belongs to one receiver. With several
             addresses, each datapoint goes to a receiver that has room.
         hwm: how many datapoints may wait in this process for each receiver (ZeroMQ's high water mark).
-        bind: whether the receiver connects to this address, instead of this process to the receiver's.
+        bind: True if this process binds to the address and the receiver connects to it; False for the reverse.
         key: the shared key, such as the value of `secrets.token_hex`.
 
     Raises:
@@ -103,9 +103,9 @@ class _Outlet:
         self._sent[target] += 1
 
     def finish(self) -> None:
-        """Tell each receiver that there is no more, until it confirms.
+        """Send an end message to each receiver until it is confirmed.
 
-        ZeroMQ loses messages that wait in the network when the sender closes its socket, or a receiver is restarted.
+        ZeroMQ loses messages in transit when the sender closes its socket or a receiver is restarted.
         """
         waiting = set(self._sockets.all)
         while waiting:

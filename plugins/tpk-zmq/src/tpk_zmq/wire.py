@@ -34,7 +34,7 @@ class Message:
 
     Attributes:
         kind: ``"datapoint"``, ``"end"`` or ``"failure"``.
-        sender: the name of the sender, which no other call of `send_dataflow_zmq` has.
+        sender: the name of the sender, unique to one call of `send_dataflow_zmq`.
         index: how many datapoints the sender has sent to this receiver before.
         parts: a pickle and its buffers, or the text of a traceback.
     """
@@ -59,14 +59,14 @@ class Message:
             kind, sender, index, count = json.loads(bytes(frames[0]))
         except (TypeError, ValueError):
             count = -1
-        # A sender that is interrupted between two frames leaves a message that the next one is appended to.
+        # If a sender is interrupted between two frames, its next message is appended to the incomplete one.
         if count != len(frames) - 1:
             raise InputError(f"received {len(frames)} frames that are not a message of this version of tpk-zmq")
         return cls(kind, sender, index, frames[1:])
 
 
 def pack_datapoint(datapoint: Any) -> list[Any]:
-    """Return a pickle, followed by the memory of the larger arrays, which is not copied."""
+    """Return a pickle, followed by the buffers of larger arrays, which are not copied."""
     buffers: list[pickle.PickleBuffer] = []
 
     def keep_in_band(buffer: pickle.PickleBuffer) -> bool:
@@ -91,7 +91,7 @@ def check_addresses(address: str | Sequence[str], owner: str) -> tuple[str, ...]
     """Return the addresses as a tuple.
 
     Raises:
-        ConfigError: if there is none, or one is not an address.
+        ConfigError: if `address` is empty, or an address is invalid.
     """
     addresses = (address,) if isinstance(address, str) else tuple(address)
     if not addresses or not all(isinstance(each, str) and _ADDRESS.fullmatch(each) for each in addresses):
@@ -102,17 +102,17 @@ def check_addresses(address: str | Sequence[str], owner: str) -> tuple[str, ...]
 
 
 class Sockets:
-    """A socket for each address, in a ZeroMQ context of its own.
+    """A socket for each address, in a separate ZeroMQ context.
 
     libzmq's CURVE authenticates both sides with the key, and encrypts. Only an ``ipc://`` socket in a directory that
-    nobody but the user can access does without a key.
+    only the user can access needs no key.
 
     Args:
         kind: `zmq.ROUTER` for a receiver, `zmq.DEALER` for a sender.
         addresses: the addresses.
         hwm: the high water mark of each socket.
         bind: whether the other side connects.
-        key: the shared key; None for the user's.
+        key: the shared key; None for the user's key.
         owner: the name of the caller, for messages.
 
     Attributes:
@@ -150,10 +150,10 @@ class Sockets:
         return [each for each, _ in poller.poll(round(seconds * 1000))]
 
     def close(self) -> None:
-        """Close the sockets. Messages that are not sent yet are sent for at most a second."""
+        """Close the sockets. Unsent messages are sent for up to a second."""
         if self._authenticator is not None:
             self._authenticator.stop()
-        # ZeroMQ leaves the files of its sockets. While a socket is bound, no other process binds to its path.
+        # ZeroMQ does not remove its socket files. While a socket is bound, no other process binds to its path.
         for path in self._paths:
             Path(path).unlink(missing_ok=True)
         self._context.destroy(linger=1000)
@@ -165,7 +165,7 @@ class Sockets:
             self._secure(opened, key)
         path = address.removeprefix("ipc://")
         is_file = path != address
-        if bind and is_file and _is_in_use(path):  # ZeroMQ would take the path away from the other process.
+        if bind and is_file and _is_in_use(path):  # ZeroMQ would take over the path from the other process.
             raise zmq.ZMQError(zmq.EADDRINUSE)
         (opened.bind if bind else opened.connect)(address)
         if bind and is_file:
@@ -175,8 +175,8 @@ class Sockets:
     def _secure(self, opened: Any, key: bytes) -> None:
         """Admit only processes that know the key.
 
-        A CURVE client knows the public key of its server. A server asks ZeroMQ's authenticator, a thread, about the
-        public key of a client.
+        A CURVE client knows the public key of its server. A server asks ZeroMQ's authenticator, which is
+        a thread, to check the public key of a client.
         """
         server, client = curve_pair(key, "server"), curve_pair(key, "client")
         if opened.type == zmq.DEALER:
@@ -191,7 +191,7 @@ class Sockets:
         # The authenticator's answer counts as a message: with a high water mark of 1, ZeroMQ would get stuck.
         opened.rcvhwm = max(opened.rcvhwm, 2)
         opened.zap_domain = _DOMAIN.encode()
-        # Without this, ZeroMQ admits everybody if there is no authenticator.
+        # Without this, ZeroMQ admits every client if the authenticator is missing.
         opened.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
         opened.curve_server = True
 
@@ -203,7 +203,7 @@ class _Client:
         self._public = public
 
     def callback(self, domain: str, key: bytes) -> bool:
-        """Return whether this is the client's key."""
+        """Return whether `key` is the client's public key."""
         return key == self._public
 
 

@@ -1,4 +1,4 @@
-"""Which modules the imports of a script give, and that all other modules are left alone."""
+"""Imports of a script are replaced; imports of other modules are left alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OTHERS = {"oldlib": "json"}
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """A function that runs source as a script in a directory of its own, and returns its names."""
+    """A function that runs source code as a script in a new directory and returns its names."""
     directory = tmp_path / "scripts"
     directory.mkdir()
     finder = RewritingFinder([directory], OTHERS)
@@ -64,7 +64,7 @@ def test_the_replacement_of_a_module(name, expected):
     assert replacement(name, OTHERS) == expected
 
 
-def test_all_forms_of_an_import_bind_what_they_would(run):
+def test_all_forms_of_an_import_bind_the_usual_names(run):
     names = run(
         """
         import tensorflow
@@ -107,7 +107,7 @@ def test_a_module_that_is_a_link_to_another_directory_is_rewritten(run, tmp_path
     assert run("from linked_module import tf")["tf"] is tpk_tensorflow1
 
 
-def test_source_and_tracebacks_are_those_of_the_file(run):
+def test_source_and_tracebacks_match_the_file(run):
     names = run(
         """
         import tensorflow.contrib.framework as framework, numpy.linalg, os
@@ -123,8 +123,8 @@ def test_source_and_tracebacks_are_those_of_the_file(run):
 
 
 def test_the_first_statement_may_be_a_docstring_and_a_future(run):
-    names = run('"""What it does."""\nfrom __future__ import division, print_function\nimport tensorflow as tf\n')
-    assert names["__doc__"] == "What it does."
+    names = run('"""A docstring."""\nfrom __future__ import division, print_function\nimport tensorflow as tf\n')
+    assert names["__doc__"] == "A docstring."
     assert names["tf"] is tpk_tensorflow1
 
 
@@ -150,7 +150,7 @@ def test_a_script_for_tensorpack_is_told_which_package_runs_it(run):
         run("import tensorpack")
 
 
-def test_numpy_has_the_aliases_of_its_past():
+def test_numpy_has_its_old_aliases():
     assert numpy1.float is float
     assert numpy1.zeros(2, numpy1.bool).dtype == bool
     assert numpy1.float_ is numpy.float64
@@ -162,7 +162,7 @@ def test_numpy_has_the_aliases_of_its_past():
         numpy1.nothing_like_this  # noqa: B018
 
 
-def test_tensorflow_has_the_names_and_meanings_of_its_past():
+def test_tensorflow_names_have_their_old_meanings():
     assert tpk_tensorflow1.placeholder is tensorflow.compat.v1.placeholder
     assert tpk_tensorflow1.summary is tensorflow.compat.v1.summary
     assert tpk_tensorflow1.compat.v1 is tpk_tensorflow1

@@ -77,7 +77,7 @@ def names_of(variables):
     return [variable.name for variable in variables]
 
 
-def test_the_names_of_tensorflow_1_are_there():
+def test_the_names_of_tensorflow_1_are_available():
     def is_missing(name):
         value = tf
         try:
@@ -126,7 +126,7 @@ def test_functions_have_the_arguments_of_tensorflow_1(graph):
     assert results["py_func"].tolist() == [[2.0, 4.0], [6.0, 8.0]]
 
 
-def test_summaries_are_those_of_tensorflow_1(graph):
+def test_summaries_match_tensorflow_1(graph):
     tf.summary.scalar("cost", tf.constant(2.0))
     summary = tf.Summary.FromString(run(tf.summary.merge_all()))
     assert [(value.tag, value.simple_value) for value in summary.value] == [("cost", 2.0)]
@@ -147,7 +147,7 @@ def test_summaries_are_those_of_tensorflow_1(graph):
         (tf.contrib.opt, "AdamWOptimizer", "Write tf.train.AdamOptimizer"),
     ],
 )
-def test_what_is_gone_is_an_error_that_names_the_nearest(module, name, message):
+def test_missing_names_are_errors_that_suggest_the_nearest(module, name, message):
     with pytest.raises(AttributeError, match=message):
         getattr(module, name)
 
@@ -168,7 +168,7 @@ def test_sizes_of_variables_may_be_whole_floats(graph):
         tf.get_variable("third", [7 / 2, 2])
 
 
-def test_an_object_of_a_layer_shares_its_variables(graph):
+def test_a_layer_object_shares_its_variables(graph):
     x = tf.constant(np.arange(12, dtype=np.float32).reshape(3, 4))
     with tf.variable_scope("scope"):
         dense = tf.layers.Dense(2, activation=tf.nn.relu, kernel_regularizer=tf.nn.l2_loss)
@@ -185,7 +185,7 @@ def test_an_object_of_a_layer_shares_its_variables(graph):
     np.testing.assert_array_equal(*values)
 
 
-def test_objects_of_one_name_have_variables_of_their_own(graph):
+def test_layer_objects_with_the_same_name_have_separate_variables(graph):
     x = tf.zeros([2, 6, 6, 3])
     for _ in range(2):
         tf.layers.Conv2D(4, 3, name="conv")(x)
@@ -201,7 +201,7 @@ def test_objects_of_one_name_have_variables_of_their_own(graph):
     assert len(batch_norm.updates) == 2
 
 
-def test_an_object_can_take_variables_that_are_there(graph):
+def test_a_layer_object_can_reuse_existing_variables(graph):
     x = tf.zeros([2, 3])
     made = tf.layers.dense(x, 4, name="shared")
     shared = tf.layers.Dense(4, name="shared", _reuse=True)
@@ -234,7 +234,7 @@ class Scale(tf.layers.Layer):
         return inputs * self.scale
 
 
-def test_layers_are_in_training_only_if_told_so(graph):
+def test_layers_are_not_in_training_by_default(graph):
     x = tf.ones([1, 100])
     with tpk.TrainTowerContext():
         dropped = tf.layers.dropout(x), tf.layers.dropout(x, 0.5, None, None, True)
@@ -243,14 +243,14 @@ def test_layers_are_in_training_only_if_told_so(graph):
     assert [value.min() for value in run(dropped)] == [1, 0]
 
 
-def test_a_layer_of_ones_own(graph):
+def test_a_custom_layer(graph):
     layer = Scale()
     outputs = layer(tf.constant([[1.0, 2.0]])), layer(np.float32([[2.0, 3.0]]))
     assert names_of(layer.variables) == ["scale/scale:0"]
     assert [value.tolist() for value in run(outputs)] == [[[3.0, 6.0]], [[6.0, 9.0]]]
 
 
-def test_a_layer_says_what_it_has(graph):
+def test_errors_of_layers(graph):
     layer = tf.layers.Dense(2)
     with pytest.raises(AttributeError, match=r"no 'kernel'.*before it is built"):
         layer.kernel  # noqa: B018
@@ -266,7 +266,7 @@ def test_a_layer_says_what_it_has(graph):
 
 
 @pytest.mark.skipif(tensorflow.__version__ >= "2.16", reason="TensorFlow has its own tf.layers up to 2.15")
-def test_layers_are_those_of_tensorflow():
+def test_layers_match_tensorflow():
     def build(layers):
         with tensorflow.Graph().as_default():
             tf.set_random_seed(1)
@@ -295,7 +295,7 @@ def test_layers_are_those_of_tensorflow():
     assert build(tf.layers) == build(tensorflow.compat.v1.layers)
 
 
-def test_layers_of_contrib_have_the_variables_of_the_past(graph):
+def test_layers_of_contrib_have_their_old_variables(graph):
     x = tf.ones([2, 8, 8, 3])
     with framework.arg_scope([contrib_layers.conv2d], weights_regularizer=contrib_layers.l2_regularizer(0.5)):
         x = contrib_layers.conv2d(x, 4, 3, normalizer_fn=contrib_layers.batch_norm, normalizer_params={"scale": True})
@@ -383,7 +383,7 @@ def test_framework_finds_variables_and_restores_them(graph, tmp_path):
         assert sess.run(first).tolist() == [1.0, 1.0]
     with pytest.raises(ValueError, match="has no 'b/w'"):
         framework.assign_from_checkpoint(path, [second])
-    with pytest.raises(ValueError, match="decorate it, @add_arg_scope"), framework.arg_scope([len]):
+    with pytest.raises(ValueError, match="decorate it with @add_arg_scope"), framework.arg_scope([len]):
         pass
 
 
@@ -441,13 +441,13 @@ def test_the_loss_of_sequences_is_a_weighted_mean(graph):
 
 @pytest.fixture
 def control_flow_v1():
-    """The loops that scripts build."""
+    """The control flow that scripts use."""
     tensorflow.compat.v1.disable_control_flow_v2()
     yield
     tensorflow.compat.v1.enable_control_flow_v2()
 
 
-def test_cells_with_dropout_draw_anew_at_each_place_of_a_sequence(graph, control_flow_v1):
+def test_cells_with_dropout_draw_again_at_each_step_of_a_sequence(graph, control_flow_v1):
     class Echo(tf.nn.rnn_cell.RNNCell):
         state_size = output_size = 16
 

@@ -1,4 +1,4 @@
-"""Scripts that `python -m tpk_tensorflow1` runs, each in a process of its own."""
+"""Run scripts with `python -m tpk_tensorflow1`, each in a new process."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def test_a_session_loop_with_slim_trains_unchanged_and_without_trainers(tmp_path
     assert (tmp_path / "model.index").exists()
 
 
-def test_a_wrong_command_line_is_an_error_of_usage(tmp_path):
+def test_an_invalid_command_line_is_a_usage_error(tmp_path):
     done = run("missing.py", directory=tmp_path)
     assert done.returncode == 2
-    assert "there is no script 'missing.py'" in done.stderr
-    assert "--also gone: there is no such directory" in run("--also", "gone", "missing.py", directory=tmp_path).stderr
+    assert "the script 'missing.py' does not exist" in done.stderr
+    assert "--also gone: the directory does not exist" in run("--also", "gone", "missing.py", directory=tmp_path).stderr

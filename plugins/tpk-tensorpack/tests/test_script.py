@@ -49,8 +49,8 @@ def test_a_script_runs_as_it_is_with_bare_names_of_tensorflow_1(tmp_path):
 def test_a_script_that_is_not_there_is_an_error_of_usage(tmp_path):
     done = run("missing.py", directory=tmp_path)
     assert done.returncode == 2
-    assert "there is no script 'missing.py'" in done.stderr
-    assert "--also gone: there is no such directory" in run("--also", "gone", "missing.py", directory=tmp_path).stderr
+    assert "the script 'missing.py' does not exist" in done.stderr
+    assert "--also gone: the directory does not exist" in run("--also", "gone", "missing.py", directory=tmp_path).stderr
 
 
 WITH_WORKERS = """

@@ -1,7 +1,7 @@
 """TensorFlow 1 on TensorFlow 2: ``import tpk_tensorflow1 as tf``.
 
 A name is looked up in this package first (``layers``, ``nn.rnn_cell`` and ``contrib``, which TensorFlow 2 has dropped),
-then in `tf.compat.v1`, then in `tf`, so names that exist in both versions have the meaning of TensorFlow 1.
+then in `tf.compat.v1`, then in `tf`, so names that exist in both versions have their TensorFlow 1 meaning.
 `python -m tpk_tensorflow1 script.py` runs a script whose imports of ``tensorflow``, ``tensorflow.compat.v1`` and
 ``tensorflow.contrib`` are replaced by this package.
 """

@@ -1,4 +1,4 @@
-"""`tf.compat`, of which ``v1`` is all of `tpk_tensorflow1`."""
+"""`tf.compat`, with `tpk_tensorflow1` as ``v1``."""
 
 from __future__ import annotations
 

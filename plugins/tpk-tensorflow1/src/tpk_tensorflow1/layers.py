@@ -1,4 +1,4 @@
-"""`tf.layers`: its functions, which are those of `tpk.layers`, and its classes, whose objects share their variables."""
+"""`tf.layers`: the functions of `tpk.layers`, and classes whose objects can be called several times."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ Function = Callable[[Any], Any]
 
 
 def _not_in_training(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a layer that is in training only if it is told so, whatever the tower is."""
+    """Return a layer whose `training` defaults to False instead of following the tower."""
     signature = inspect.signature(function)
     parameters = [
         each.replace(default=False) if each.name == "training" else each for each in signature.parameters.values()
@@ -97,25 +97,25 @@ dropout = _not_in_training(layers.dropout)
 
 
 _OF_A_CALL = ("inputs", "training", "reuse", "sync")
-"""Arguments of functions that are none of the objects."""
+"""Arguments that only the functions have."""
 
 _LAST = ("trainable", "virtual_batch_size", "adjustment", "name")
-"""What classes take last, wherever the functions have it."""
+"""Arguments that come last in the classes, wherever they are in the functions."""
 
 _FURTHER = inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)
 
 
 class Layer:
-    """A layer that may be called several times, always with the same variables: those of its first call.
+    """A layer that can be called several times and uses the variables of its first call each time.
 
-    A subclass makes its variables in `build`, and computes in `call`.
+    A subclass creates its variables in `build` and computes its outputs in `call`.
 
     Args:
-        trainable: whether the variables that it makes are trained.
-        name: the name of its variable scope, which gets a number if there is one of the name; by default made of the
-            name of the class.
-        dtype: of what it is called with, if that is no tensor, and of variables; by default that of the inputs.
-        kwargs: `_reuse` and `_scope`, of the variables.
+        trainable: whether its variables are trained.
+        name: the name of its variable scope, with a number appended if the name is in use; by default derived from the
+            class name.
+        dtype: the dtype of the variables, and of inputs that are not tensors; by default the dtype of the inputs.
+        kwargs: `_reuse` and `_scope` for the variables.
 
     Example:
         ```python
@@ -140,8 +140,8 @@ class Layer:
         self._given_scope = kwargs.pop("_scope", None)
         if kwargs:
             raise TypeError(
-                f"{type(self).__name__} takes no argument {', '.join(map(repr, kwargs))}: what was for Keras's models "
-                "has no meaning here; leave it out"
+                f"{type(self).__name__} takes no argument {', '.join(map(repr, kwargs))}: arguments for Keras models "
+                "are not supported; remove it"
             )
         self._scope: Any = None
         self._by_name: dict[str, Any] = {}
@@ -150,15 +150,15 @@ class Layer:
         """Apply the layer.
 
         Args:
-            inputs: a tensor, or what `call` takes.
-            args: of `call`.
-            kwargs: of `call`; and ``scope``, the variable scope, if this is the first call.
+            inputs: a tensor, or another structure that `call` accepts.
+            args: further arguments for `call`.
+            kwargs: further arguments for `call`; ``scope`` is the variable scope and applies to the first call.
         """
         graph = v1.get_default_graph()
         if self.graph is not None and self.graph is not graph:
             raise ValueError(
-                f"the layer {self.name!r} has its variables in another graph. Make a new one for this graph, such as "
-                "in the function that builds the model"
+                f"the layer {self.name!r} has its variables in another graph. Create a new layer for this graph, for "
+                "example in the function that builds the model"
             )
         inputs = tf.nest.map_structure(lambda each: tf.convert_to_tensor(each, dtype=self._dtype), inputs)
         scope = kwargs.pop("scope", None)
@@ -190,10 +190,10 @@ class Layer:
     apply = __call__
 
     def build(self, input_shape: Any) -> None:
-        """Make the variables; called before the first `call`, in the variable scope of the layer."""
+        """Create the variables; called before the first `call`, in the variable scope of the layer."""
 
     def call(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        """Compute the outputs, in the variable scope of the layer. A subclass overrides it."""
+        """Compute the outputs, in the variable scope of the layer. Subclasses override it."""
         return inputs
 
     def add_variable(
@@ -207,7 +207,7 @@ class Layer:
         constraint: Function | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Return a variable of the layer, by `tf.get_variable`."""
+        """Create a variable of the layer with `tf.get_variable`."""
         return v1.get_variable(
             name,
             tf.TensorShape(shape),
@@ -223,7 +223,7 @@ class Layer:
 
     @property
     def name(self) -> str:
-        """The name of the layer, without that of the scope around; `scope_name` is that of its variables."""
+        """The name of the layer, without the enclosing scope; see `scope_name` for the scope of its variables."""
         return self._base_name
 
     @property
@@ -235,7 +235,7 @@ class Layer:
 
     @property
     def variables(self) -> list[Any]:
-        """All variables, those first that are trained."""
+        """All variables, trainable ones first."""
         return [*self.trainable_variables, *self.non_trainable_variables]
 
     @property
@@ -253,7 +253,7 @@ class Layer:
     non_trainable_weights = non_trainable_variables
 
     def count_params(self) -> int:
-        """Return how many numbers its variables have."""
+        """Return the total number of elements of its variables."""
         return sum(int(each.shape.num_elements()) for each in self._by_name.values())
 
     def __getattr__(self, name: str) -> Any:
@@ -276,7 +276,7 @@ class Layer:
 
 
 class _FunctionLayer(Layer):
-    """A layer that is a function of `tpk.layers`, and the arguments with which it is called."""
+    """A layer that calls a function of `tpk.layers` with the arguments of the constructor."""
 
     _function: ClassVar[Callable[..., Any]]
     _makes_variables = True
@@ -305,72 +305,72 @@ class _FunctionLayer(Layer):
 
     def call(self, inputs: Any, **kwargs: Any) -> Any:
         """Compute the outputs."""
-        # The scope that has been entered knows whether it reuses. What makes no variables takes a name scope only, and
-        # enters this one again, as its name ends with a slash.
+        # The current variable scope already has the right `reuse`. A function without variables needs only a name
+        # scope, and reenters the existing one, because its name ends with a slash.
         name = v1.get_variable_scope() if self._makes_variables else self._scope.original_name_scope
         return type(self)._function(inputs, **self._arguments, name=name, **kwargs)
 
 
 class Conv1D(_FunctionLayer):
-    """Convolves sequences, as `tpk.layers.conv1d` does, whose arguments it takes."""
+    """Convolves sequences; see `tpk.layers.conv1d` for the arguments."""
 
     _function = staticmethod(layers.conv1d)
 
 
 class Conv2D(_FunctionLayer):
-    """Convolves images, as `tpk.layers.conv2d` does, whose arguments it takes."""
+    """Convolves images; see `tpk.layers.conv2d` for the arguments."""
 
     _function = staticmethod(layers.conv2d)
 
 
 class Conv3D(_FunctionLayer):
-    """Convolves volumes, as `tpk.layers.conv3d` does, whose arguments it takes."""
+    """Convolves volumes; see `tpk.layers.conv3d` for the arguments."""
 
     _function = staticmethod(layers.conv3d)
 
 
 class Conv2DTranspose(_FunctionLayer):
-    """Convolves transposed images, as `tpk.layers.conv2d_transpose` does, whose arguments it takes."""
+    """Applies a transposed convolution to images; see `tpk.layers.conv2d_transpose` for the arguments."""
 
     _function = staticmethod(layers.conv2d_transpose)
 
 
 class Conv3DTranspose(_FunctionLayer):
-    """Convolves transposed volumes, as `tpk.layers.conv3d_transpose` does, whose arguments it takes."""
+    """Applies a transposed convolution to volumes; see `tpk.layers.conv3d_transpose` for the arguments."""
 
     _function = staticmethod(layers.conv3d_transpose)
 
 
 class SeparableConv1D(_FunctionLayer):
-    """Convolves each channel, then mixes them, as `tpk.layers.separable_conv1d` does, whose arguments it takes."""
+    """Convolves each channel, then mixes them; see `tpk.layers.separable_conv1d` for the arguments."""
 
     _function = staticmethod(layers.separable_conv1d)
 
 
 class SeparableConv2D(_FunctionLayer):
-    """Convolves each channel, then mixes them, as `tpk.layers.separable_conv2d` does, whose arguments it takes."""
+    """Convolves each channel, then mixes them; see `tpk.layers.separable_conv2d` for the arguments."""
 
     _function = staticmethod(layers.separable_conv2d)
 
 
 class Dense(_FunctionLayer):
-    """Connects every unit with all features, as `tpk.layers.dense` does, whose arguments it takes."""
+    """Connects every unit to all features; see `tpk.layers.dense` for the arguments."""
 
     _function = staticmethod(layers.dense)
 
 
 class BatchNormalization(_FunctionLayer):
-    """Normalizes each feature, as `tpk.layers.batch_normalization` does, whose arguments it takes."""
+    """Normalizes each feature; see `tpk.layers.batch_normalization` for the arguments."""
 
     _function = staticmethod(layers.batch_normalization)
 
     def call(self, inputs: Any, training: Any = False) -> Any:
-        """Normalize `inputs`; `training` says by what."""
+        """Normalize `inputs` with the statistics of the batch if `training`, or else with the moving averages."""
         return super().call(inputs, training=training)
 
 
 class Dropout(_FunctionLayer):
-    """Sets random inputs to zero, as `tpk.layers.dropout` does, whose arguments it takes."""
+    """Sets random inputs to zero; see `tpk.layers.dropout` for the arguments."""
 
     _function = staticmethod(layers.dropout)
     _makes_variables = False
@@ -381,49 +381,49 @@ class Dropout(_FunctionLayer):
 
 
 class Flatten(_FunctionLayer):
-    """Flattens all axes but that of the batch, as `tpk.layers.flatten` does, whose arguments it takes."""
+    """Flattens all axes except the batch axis; see `tpk.layers.flatten` for the arguments."""
 
     _function = staticmethod(layers.flatten)
     _makes_variables = False
 
 
 class AveragePooling1D(_FunctionLayer):
-    """Takes the averages of windows, as `tpk.layers.average_pooling1d` does, whose arguments it takes."""
+    """Takes the average of each window; see `tpk.layers.average_pooling1d` for the arguments."""
 
     _function = staticmethod(layers.average_pooling1d)
     _makes_variables = False
 
 
 class AveragePooling2D(_FunctionLayer):
-    """Takes the averages of windows, as `tpk.layers.average_pooling2d` does, whose arguments it takes."""
+    """Takes the average of each window; see `tpk.layers.average_pooling2d` for the arguments."""
 
     _function = staticmethod(layers.average_pooling2d)
     _makes_variables = False
 
 
 class AveragePooling3D(_FunctionLayer):
-    """Takes the averages of windows, as `tpk.layers.average_pooling3d` does, whose arguments it takes."""
+    """Takes the average of each window; see `tpk.layers.average_pooling3d` for the arguments."""
 
     _function = staticmethod(layers.average_pooling3d)
     _makes_variables = False
 
 
 class MaxPooling1D(_FunctionLayer):
-    """Takes the largest of windows, as `tpk.layers.max_pooling1d` does, whose arguments it takes."""
+    """Takes the maximum of each window; see `tpk.layers.max_pooling1d` for the arguments."""
 
     _function = staticmethod(layers.max_pooling1d)
     _makes_variables = False
 
 
 class MaxPooling2D(_FunctionLayer):
-    """Takes the largest of windows, as `tpk.layers.max_pooling2d` does, whose arguments it takes."""
+    """Takes the maximum of each window; see `tpk.layers.max_pooling2d` for the arguments."""
 
     _function = staticmethod(layers.max_pooling2d)
     _makes_variables = False
 
 
 class MaxPooling3D(_FunctionLayer):
-    """Takes the largest of windows, as `tpk.layers.max_pooling3d` does, whose arguments it takes."""
+    """Takes the maximum of each window; see `tpk.layers.max_pooling3d` for the arguments."""
 
     _function = staticmethod(layers.max_pooling3d)
     _makes_variables = False
@@ -443,7 +443,7 @@ def _sizes(graph: Any) -> tuple[int, int]:
 
 
 def _is_trainable(variable: Any) -> bool:
-    # What a custom getter makes of a variable may be a tensor.
+    # A custom getter can return a tensor instead of a variable.
     return bool(getattr(variable, "trainable", True))
 
 

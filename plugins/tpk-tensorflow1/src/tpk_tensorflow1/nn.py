@@ -1,4 +1,4 @@
-"""`tf.nn`, with ``rnn_cell``."""
+"""`tf.nn`, including ``rnn_cell``."""
 
 from __future__ import annotations
 

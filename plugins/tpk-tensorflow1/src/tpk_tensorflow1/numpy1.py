@@ -1,6 +1,6 @@
-"""NumPy with the aliases that it had when tensorpack's scripts were written, and dropped in 1.24 and 2.0.
+"""NumPy with the aliases that NumPy 1.24 and 2.0 removed.
 
-What a script imports as ``numpy`` is this module; all others have NumPy itself. Arrays, dtypes and functions are
+A script that imports ``numpy`` gets this module; all other modules get NumPy itself. Arrays, dtypes and functions are
 NumPy's own.
 """
 
@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as _numpy
 
-# Deprecated in NumPy 1.20, removed in 1.24 (https://numpy.org/doc/stable/release/1.20.0-notes.html), but for those that
-# NumPy 2 has as the names of its own scalar types (`bool`, `long`), which are equal where scripts use them as dtypes.
+# Deprecated in NumPy 1.20, removed in 1.24 (https://numpy.org/doc/stable/release/1.20.0-notes.html). NumPy 2 uses the
+# names `bool` and `long` for its scalar types, which are equivalent where scripts use them as dtypes.
 _ALIASES: dict[str, Any] = {
     "bool": builtins.bool,
     "int": builtins.int,
@@ -63,7 +63,7 @@ def _asfarray(a: Any, dtype: Any = _numpy.float64) -> Any:
 
 
 def _joining(join: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that joins arrays, and also takes them from an iterator, as NumPy did before 1.16."""
+    """Return a function that also joins the arrays of an iterator, as NumPy did before 1.16."""
 
     @functools.wraps(join)
     def joined(arrays: Any, *args: Any, **kwargs: Any) -> Any:
@@ -92,7 +92,7 @@ def __getattr__(name: str) -> Any:
     if name in _JOINING:
         return _JOINING[name]
     renamed = _RENAMED.get(name)
-    # By its old name, NumPy warns of it for some time before it is gone.
+    # The new name first: NumPy warns about the old one before removing it.
     if renamed is not None and hasattr(_numpy, renamed):
         return getattr(_numpy, renamed)
     return getattr(_numpy, name)

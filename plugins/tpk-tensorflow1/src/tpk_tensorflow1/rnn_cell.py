@@ -1,4 +1,4 @@
-"""`tf.nn.rnn_cell`: the cells of `tpk.layers.rnn_cell`, which `tf.nn.dynamic_rnn` and `static_rnn` take."""
+"""`tf.nn.rnn_cell`: the cells of `tpk.layers.rnn_cell`, for `tf.nn.dynamic_rnn` and `static_rnn`."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ __all__ = [
 class DropoutWrapper(rnn_cell.DropoutWrapper):
     """A cell with dropout; see `tpk.layers.rnn_cell.DropoutWrapper`.
 
-    Within a loop with the control flow of TensorFlow 1, as that of `tf.nn.dynamic_rnn` in a script, each step of the
-    sequence draws by TensorFlow's own random ops: a training that is resumed drops other elements there.
+    In a TensorFlow 1 control-flow loop, such as the loop of `tf.nn.dynamic_rnn` in a script, each step of the sequence
+    uses TensorFlow's own random ops. There, a resumed training run drops different elements.
     """
 
     def _drop(self, what: str, name: str, value: Any) -> Any:
@@ -49,7 +49,7 @@ class DropoutWrapper(rnn_cell.DropoutWrapper):
 
 
 def _in_loop() -> bool:
-    """Tell whether ops are being added to a loop with the control flow of TensorFlow 1."""
+    """Whether ops are being added to a TensorFlow 1 control-flow loop."""
     context = control_flow_context(tf.compat.v1.get_default_graph())
     while context is not None and not context.IsWhileContext():
         context = context.outer_context

@@ -14,7 +14,7 @@ def get_variable(name: str, shape: Any = None, *args: Any, **kwargs: Any) -> Any
 
     Args:
         name: the name of the variable.
-        shape: its shape, in which sizes can be floats such as ``128 / 2``, if they are whole numbers.
+        shape: the shape; sizes can be floats such as ``128 / 2`` if they are whole numbers.
         args: as for `tf.compat.v1.get_variable`.
         kwargs: likewise.
     """

@@ -1,4 +1,4 @@
-"""What was `tf.contrib`, as far as there is something that stands for it."""
+"""The parts of `tf.contrib` that have a replacement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was `tf.contrib.framework`: checkpoints, collections of variables, the global step, argument scopes."""
+"""`tf.contrib.framework`: checkpoints, collections of variables, the global step and argument scopes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _scopes: list[dict[str, dict[str, Any]]] = [{}]
 
 
 def add_arg_scope(func: Function) -> Function:
-    """Decorate a function so that `arg_scope` gives it default arguments."""
+    """Decorate a function so that `arg_scope` can set its default arguments."""
     key = f"{func.__module__}.{func.__qualname__}"
 
     @functools.wraps(func)
@@ -74,14 +74,14 @@ def add_arg_scope(func: Function) -> Function:
 
 @contextmanager
 def arg_scope(list_ops_or_scope: Any, **kwargs: Any) -> Iterator[dict[str, dict[str, Any]]]:
-    """Return a context in which functions have other default arguments.
+    """Return a context that sets default arguments of functions.
 
     Args:
-        list_ops_or_scope: functions that `add_arg_scope` has decorated; or a scope, as the context of another gives it.
-        kwargs: the arguments.
+        list_ops_or_scope: functions decorated with `add_arg_scope`; or the scope that another `arg_scope` returned.
+        kwargs: the default arguments.
 
     Raises:
-        ValueError: a function is not decorated; or there are arguments for a scope, which has its own.
+        ValueError: a function is not decorated, or arguments are given together with a scope.
 
     Example:
         ```python
@@ -91,7 +91,7 @@ def arg_scope(list_ops_or_scope: Any, **kwargs: Any) -> Iterator[dict[str, dict[
     """
     if isinstance(list_ops_or_scope, dict):
         if kwargs:
-            raise ValueError("arg_scope of a scope takes no arguments besides: the scope has its own")
+            raise ValueError("arg_scope: arguments cannot be combined with a scope, which has its own")
         scope = list_ops_or_scope
     else:
         scope = {key: dict(value) for key, value in _scopes[-1].items()}
@@ -99,7 +99,7 @@ def arg_scope(list_ops_or_scope: Any, **kwargs: Any) -> Iterator[dict[str, dict[
             key = getattr(func, "_arg_scope_key", None)
             if key is None:
                 raise ValueError(
-                    f"arg_scope: {func!r} has no default arguments of a scope: decorate it, @add_arg_scope"
+                    f"arg_scope: {func!r} does not support argument scopes: decorate it with @add_arg_scope"
                 )
             scope[key] = {**scope.get(key, {}), **kwargs}
     _scopes.append(scope)
@@ -130,7 +130,7 @@ def variable(
     device: Any = "",
     **kwargs: Any,
 ) -> Any:
-    """Return the variable of a name, which is made if there is none: see `tf.get_variable`."""
+    """Return an existing variable or create a new one; see `tf.get_variable`."""
     keys = None if collections is None else [*collections, v1.GraphKeys.GLOBAL_VARIABLES]
     with _tf.device(device or ""):
         return v1.get_variable(
@@ -146,7 +146,7 @@ def variable(
 
 
 def model_variable(name: str, shape: Any = None, dtype: Any = _tf.float32, *args: Any, **kwargs: Any) -> Any:
-    """Return a variable as `variable` does, which is in the collection ``MODEL_VARIABLES``, too."""
+    """Do the same as `variable`, and add the variable to the collection ``MODEL_VARIABLES``."""
     made = variable(name, shape, dtype, *args, **kwargs)
     if not any(made is each for each in v1.get_collection(v1.GraphKeys.MODEL_VARIABLES)):
         add_model_variable(made)
@@ -156,7 +156,7 @@ def model_variable(name: str, shape: Any = None, dtype: Any = _tf.float32, *args
 def get_variables(
     scope: Any = None, suffix: str | None = None, collection: str = v1.GraphKeys.GLOBAL_VARIABLES
 ) -> list[Any]:
-    """Return variables of a collection, those in a scope, and whose names end so."""
+    """Return the variables of a collection, filtered by scope and by suffix of the name."""
     name = getattr(scope, "name", scope)
     pattern = None if name is None else re.compile(re.escape(name) + "/.*" if scope is not name else name)
     return [
@@ -177,12 +177,12 @@ def get_trainable_variables(scope: Any = None, suffix: str | None = None) -> lis
 
 
 def get_variables_by_suffix(suffix: str, scope: Any = None) -> list[Any]:
-    """Return the variables whose names end so."""
+    """Return the variables whose names end with a suffix."""
     return get_variables(scope, suffix)
 
 
 def get_variables_by_name(given_name: str, scope: Any = None) -> list[Any]:
-    """Return the variables that are called so in their scope."""
+    """Return the variables with a name, in any scope."""
     return [each for each in get_variables(scope) if each.op.name.rpartition("/")[2] == given_name]
 
 
@@ -200,7 +200,7 @@ def filter_variables(
     exclude_patterns: Sequence[str] | None = None,
     reg_search: bool = True,
 ) -> list[Any]:
-    """Return the variables whose names some pattern in `include_patterns` finds, and none in `exclude_patterns`."""
+    """Return the variables whose names match a pattern in `include_patterns` and none in `exclude_patterns`."""
     finds = re.search if reg_search else re.match
     return [
         each
@@ -211,15 +211,15 @@ def filter_variables(
 
 
 def assign_from_checkpoint(model_path: str, var_list: Any, ignore_missing_vars: bool = False) -> tuple[Any, Any]:
-    """Return an op that gives variables the values of a checkpoint, and what is to be fed to it.
+    """Return an op that assigns the values of a checkpoint to variables, and its feeds.
 
     Args:
         model_path: the prefix of the checkpoint.
-        var_list: variables, or a mapping of names in the checkpoint to them.
-        ignore_missing_vars: leave variables alone that the checkpoint has not.
+        var_list: variables, or a mapping from names in the checkpoint to variables.
+        ignore_missing_vars: skip variables that are missing in the checkpoint.
 
     Raises:
-        ValueError: the checkpoint lacks one.
+        ValueError: a variable is missing in the checkpoint.
     """
     reader = load_checkpoint(model_path)
     by_name = var_list if isinstance(var_list, dict) else {each.op.name: each for each in var_list}
@@ -229,7 +229,7 @@ def assign_from_checkpoint(model_path: str, var_list: Any, ignore_missing_vars: 
             if ignore_missing_vars:
                 continue
             raise ValueError(
-                f"the checkpoint {model_path!r} has no {name!r}; leave it out, or ignore_missing_vars=True"
+                f"the checkpoint {model_path!r} has no {name!r}; remove it, or set ignore_missing_vars=True"
             )
         value = v1.placeholder(each.dtype.base_dtype, each.shape)
         feeds[value] = reader.get_tensor(name).reshape(each.shape.as_list())
@@ -240,7 +240,7 @@ def assign_from_checkpoint(model_path: str, var_list: Any, ignore_missing_vars: 
 def assign_from_checkpoint_fn(
     model_path: str, var_list: Any, ignore_missing_vars: bool = False, reshape_variables: bool = False
 ) -> Function:
-    """Return a function of a session that gives variables the values of a checkpoint; see `assign_from_checkpoint`."""
+    """Return a function of a session that restores variables from a checkpoint; see `assign_from_checkpoint`."""
     if ignore_missing_vars:
         reader = load_checkpoint(model_path)
         by_name = var_list if isinstance(var_list, dict) else {each.op.name: each for each in var_list}

@@ -1,6 +1,6 @@
-"""What was `tf.contrib.layers`: layers with a normalizer and an activation, initializers, regularizers.
+"""`tf.contrib.layers`: layers with a normalizer and an activation, initializers and regularizers.
 
-Names of variables are those of the past: ``fully_connected/weights``, ``Conv/biases``, ``BatchNorm/moving_mean``, ….
+Variables have their TensorFlow 1 names: ``fully_connected/weights``, ``Conv/biases``, ``BatchNorm/moving_mean``, ….
 """
 
 from __future__ import annotations
@@ -54,25 +54,25 @@ v1 = tf.compat.v1
 Function = Callable[..., Any]
 Shape2D = int | Sequence[int]
 
-# The deviation of a normal distribution that is cut off at two deviations: initializers here and in `tf` correct for
-# that by different factors.
+# The standard deviation of a normal distribution truncated at two standard deviations: the initializers of
+# `tf.contrib` and of `tf` correct for it by different factors.
 _OF_TRUNCATED = 1.3 * 0.87962566103423978**2
 
 
 def variance_scaling_initializer(
     factor: float = 2.0, mode: str = "FAN_IN", uniform: bool = False, seed: int | None = None, dtype: Any = tf.float32
 ) -> Any:
-    """Return an initializer whose variance is `factor` divided by a number of inputs or outputs.
+    """Return an initializer whose variance is `factor` divided by the number of inputs or outputs.
 
     Args:
-        factor: 2 is that of He et al., https://arxiv.org/abs/1502.01852.
+        factor: the default 2 is from He et al., https://arxiv.org/abs/1502.01852.
         mode: ``"FAN_IN"``, ``"FAN_OUT"`` or ``"FAN_AVG"``.
-        uniform: whether it is uniform; else normal, cut off at two deviations.
-        seed: of the op.
-        dtype: of the values.
+        uniform: whether the distribution is uniform; otherwise it is a truncated normal distribution.
+        seed: the seed of the op.
+        dtype: the dtype of the values.
 
     Raises:
-        ValueError: there is no such mode.
+        ValueError: `mode` is unknown.
     """
     if mode not in ("FAN_IN", "FAN_OUT", "FAN_AVG"):
         raise ValueError(f"variance_scaling_initializer(mode={mode!r}): expected 'FAN_IN', 'FAN_OUT' or 'FAN_AVG'")
@@ -90,12 +90,12 @@ xavier_initializer_conv2d = xavier_initializer
 
 
 def l1_regularizer(scale: float, scope: str | None = None) -> Function:
-    """Return a function of weights: the sum of their magnitudes, times `scale`."""
+    """Return a function that maps weights to the sum of their absolute values, times `scale`."""
     return _regularizer(scale, scope or "l1_regularizer", lambda weights: tf.reduce_sum(tf.abs(weights)))
 
 
 def l2_regularizer(scale: float, scope: str | None = None) -> Function:
-    """Return a function of weights: half the sum of their squares, times `scale`."""
+    """Return a function that maps weights to half the sum of their squares, times `scale`."""
     return _regularizer(scale, scope or "l2_regularizer", tf.nn.l2_loss)
 
 
@@ -105,7 +105,7 @@ def l1_l2_regularizer(scale_l1: float = 1.0, scale_l2: float = 1.0, scope: str |
 
 
 def sum_regularizer(regularizer_list: Sequence[Function | None], scope: str | None = None) -> Function:
-    """Return the sum of regularizers, as a function of weights."""
+    """Return a function that maps weights to the sum of several regularizers."""
     regularizers = [each for each in regularizer_list if each is not None]
 
     def regularize(weights: Any) -> Any:
@@ -142,23 +142,23 @@ def fully_connected(
     trainable: bool = True,
     scope: Any = None,
 ) -> Any:
-    """Connect every unit with all features; then normalize, if there is a normalizer, and activate.
+    """Connect every unit to all features, then apply the normalizer and the activation.
 
     Args:
-        inputs: of shape [batch, …, features].
-        num_outputs: how many units there are.
-        activation_fn: None for a linear layer.
-        normalizer_fn: is applied in place of a bias, such as `batch_norm`.
-        normalizer_params: further arguments for it.
-        weights_initializer: by default `xavier_initializer`.
+        inputs: a tensor of shape [batch, …, features].
+        num_outputs: the number of units.
+        activation_fn: the activation; None for a linear layer.
+        normalizer_fn: a normalizer that replaces the bias, such as `batch_norm`.
+        normalizer_params: additional arguments for the normalizer.
+        weights_initializer: the initializer of ``weights``; by default `xavier_initializer`.
         weights_regularizer: maps ``weights`` to a loss.
-        biases_initializer: None for no bias.
+        biases_initializer: the initializer of ``biases``; None for no bias.
         biases_regularizer: maps ``biases`` to a loss.
-        reuse: whether variables are those that are there.
-        variables_collections: further collections for all variables, or a mapping of their names to collections.
-        outputs_collections: a collection for the outputs, or several.
+        reuse: whether to reuse existing variables.
+        variables_collections: additional collections for all variables, or a mapping from their names to collections.
+        outputs_collections: one or more collections for the outputs.
         trainable: whether the variables are trained.
-        scope: the variable scope; by default ``fully_connected``, which gets a number.
+        scope: the variable scope; by default ``fully_connected``, numbered if the name is in use.
     """
     has_bias = normalizer_fn is None and biases_initializer is not None
     with _layer(scope, "fully_connected", reuse, variables_collections) as layer:
@@ -178,12 +178,12 @@ def fully_connected(
 
 
 def linear(*args: Any, **kwargs: Any) -> Any:
-    """Return what `fully_connected` does, without an activation."""
+    """Return `fully_connected` without an activation."""
     return fully_connected(*args, **{"activation_fn": None, **kwargs})
 
 
 def relu(*args: Any, **kwargs: Any) -> Any:
-    """Return what `fully_connected` does, with a rectified activation."""
+    """Return `fully_connected` with a ReLU activation."""
     return fully_connected(*args, **{"activation_fn": tf.nn.relu, **kwargs})
 
 
@@ -209,17 +209,17 @@ def conv2d(
     trainable: bool = True,
     scope: Any = None,
 ) -> Any:
-    """Convolve images; then normalize, if there is a normalizer, and activate.
+    """Convolve images, then apply the normalizer and the activation.
 
     Args:
-        inputs: images.
-        num_outputs: how many channels there are.
-        kernel_size: of the kernel.
-        stride: how far windows are apart.
+        inputs: a batch of images.
+        num_outputs: the number of output channels.
+        kernel_size: the height and width of the kernel.
+        stride: the stride of the windows.
         padding: ``"SAME"`` or ``"VALID"``.
         data_format: ``"NHWC"`` or ``"NCHW"``.
-        rate: by which the kernel is dilated.
-        activation_fn: see `fully_connected`, also of the arguments that follow.
+        rate: the dilation rate of the kernel.
+        activation_fn: see `fully_connected` for this and the following arguments.
         normalizer_fn: see there.
         normalizer_params: see there.
         weights_initializer: see there.
@@ -230,7 +230,7 @@ def conv2d(
         variables_collections: see there.
         outputs_collections: see there.
         trainable: see there.
-        scope: the variable scope; by default ``Conv``, which gets a number.
+        scope: the variable scope; by default ``Conv``, numbered if the name is in use.
     """
     has_bias = normalizer_fn is None and biases_initializer is not None
     with _layer(scope, "Conv", reuse, variables_collections) as layer:
@@ -278,7 +278,7 @@ def conv2d_transpose(
     trainable: bool = True,
     scope: Any = None,
 ) -> Any:
-    """Transposed convolution of images: see `conv2d`, whose arguments it has. Its scope is ``Conv2d_transpose``."""
+    """Apply a transposed convolution; see `conv2d` for the arguments. The default scope is ``Conv2d_transpose``."""
     has_bias = normalizer_fn is None and biases_initializer is not None
     with _layer(scope, "Conv2d_transpose", reuse, variables_collections) as layer:
         outputs = layers.conv2d_transpose(
@@ -326,7 +326,7 @@ def separable_conv2d(
     trainable: bool = True,
     scope: Any = None,
 ) -> Any:
-    """Convolve each channel, then mix the channels: see `conv2d`. Without `num_outputs`, they are not mixed."""
+    """Convolve each channel, then mix the channels unless `num_outputs` is None; see `conv2d`."""
     has_bias = normalizer_fn is None and biases_initializer is not None
     options: dict[str, Any] = {
         "strides": stride,
@@ -386,37 +386,38 @@ def batch_norm(
     renorm_clipping: Any = None,
     renorm_decay: float = 0.99,
 ) -> Any:
-    """Normalize each feature by the statistics of the batch in training, and by their moving averages elsewhere.
+    """Normalize each feature with the statistics of the batch in training, and with moving averages otherwise.
 
     Args:
-        inputs: of shape [batch, …, features], or images with channels first.
-        decay: the share of the averages that stays in each step.
-        center: whether there is a ``beta``.
-        scale: whether there is a ``gamma``.
-        epsilon: what is added to the variance.
-        activation_fn: what is applied to the outputs.
-        param_initializers: by the names of the variables.
-        param_regularizers: by their names.
-        updates_collections: where the updates of the averages go; None to make them whenever outputs are computed.
+        inputs: a tensor of shape [batch, …, features], or images with channels first.
+        decay: the decay of the moving averages.
+        center: whether to add ``beta``.
+        scale: whether to multiply by ``gamma``.
+        epsilon: a small number that is added to the variance.
+        activation_fn: the activation.
+        param_initializers: initializers by variable name.
+        param_regularizers: regularizers by variable name.
+        updates_collections: the collections for the updates of the moving averages; None to update them whenever the
+            outputs are computed.
         is_training: a boolean, or a boolean tensor.
-        reuse: whether variables are those that are there.
+        reuse: whether to reuse existing variables.
         variables_collections: see `fully_connected`.
         outputs_collections: see there.
         trainable: whether the variables are trained.
         batch_weights: must be None.
-        fused: whether one op does it all.
+        fused: whether to use the fused op.
         data_format: ``"NHWC"`` or ``"NCHW"``.
         zero_debias_moving_mean: must be False.
-        scope: the variable scope; by default ``BatchNorm``, which gets a number.
+        scope: the variable scope; by default ``BatchNorm``, numbered if the name is in use.
         renorm: see `tpk.layers.batch_normalization`.
         renorm_clipping: see there.
         renorm_decay: see there.
 
     Raises:
-        ValueError: there are batch weights, or averages are to be debiased, which nothing here does.
+        ValueError: `batch_weights` or `zero_debias_moving_mean` is given.
     """
     if batch_weights is not None or zero_debias_moving_mean:
-        raise ValueError("tf.contrib.layers.batch_norm: batch_weights and zero_debias_moving_mean cannot be had here")
+        raise ValueError("tf.contrib.layers.batch_norm: batch_weights and zero_debias_moving_mean are not supported")
     initializers, regularizers = dict(param_initializers or {}), dict(param_regularizers or {})
     with _layer(scope, "BatchNorm", reuse, variables_collections) as layer:
         updates = v1.get_collection_ref(v1.GraphKeys.UPDATE_OPS)
@@ -469,7 +470,7 @@ def layer_norm(
     begin_params_axis: int = -1,
     scope: Any = None,
 ) -> Any:
-    """Normalize each example: see `tpk.layers.layer_norm`. Its scope is ``LayerNorm``, which gets a number."""
+    """Normalize each example; see `tpk.layers.layer_norm`. The default scope is ``LayerNorm``."""
     with _layer(scope, "LayerNorm", reuse, variables_collections) as layer:
         outputs = layers.layer_norm(
             inputs,
@@ -497,7 +498,7 @@ def bias_add(
     data_format: str = "NHWC",
     scope: Any = None,
 ) -> Any:
-    """Add a bias to each feature. Its scope is ``BiasAdd``, which gets a number."""
+    """Add a bias to each feature. The default scope is ``BiasAdd``."""
     channels = inputs.shape.as_list()[1 if _data_format(data_format) == "channels_first" else -1]
     with _layer(scope, "BiasAdd", reuse, variables_collections):
         biases = v1.get_variable(
@@ -518,7 +519,7 @@ def dropout(
     scope: str | None = None,
     seed: int | None = None,
 ) -> Any:
-    """Keep each input with a probability in training, and scale it; see `tpk.layers.dropout`."""
+    """Keep each input with probability `keep_prob` in training; see `tpk.layers.dropout`."""
     rate = 1 - keep_prob
     outputs = layers.dropout(inputs, rate, noise_shape, seed, is_training, name=scope or "Dropout")
     return _collected(outputs, outputs_collections)
@@ -526,7 +527,7 @@ def dropout(
 
 @add_arg_scope
 def flatten(inputs: Any, outputs_collections: Any = None, scope: str | None = None) -> Any:
-    """Flatten all axes but that of the batch."""
+    """Flatten all axes except the batch axis."""
     return _collected(layers.flatten(inputs, name=scope or "Flatten"), outputs_collections)
 
 
@@ -540,7 +541,7 @@ def max_pool2d(
     outputs_collections: Any = None,
     scope: str | None = None,
 ) -> Any:
-    """Take the largest of each window."""
+    """Take the maximum of each window."""
     layout = _data_format(data_format)
     outputs = layers.max_pooling2d(inputs, kernel_size, stride, padding, layout, name=scope or "MaxPool2D")
     return _collected(outputs, outputs_collections)
@@ -571,7 +572,7 @@ def one_hot_encoding(
     outputs_collections: Any = None,
     scope: str | None = None,
 ) -> Any:
-    """Return labels as vectors that are one at the label, and zero elsewhere."""
+    """Return the one-hot encoding of labels."""
     with tf.name_scope(scope or "OneHotEncoding"):
         outputs = tf.one_hot(tf.cast(labels, tf.int64), num_classes, on_value=on_value, off_value=off_value)
     return _collected(outputs, outputs_collections)
@@ -583,13 +584,13 @@ def softmax(logits: Any, scope: str | None = None) -> Any:
 
 
 def unit_norm(inputs: Any, dim: int, epsilon: float = 1e-7, scope: str | None = None) -> Any:
-    """Scale inputs to norm 1 along an axis."""
+    """Scale inputs to unit norm along an axis."""
     with tf.name_scope(scope or "UnitNorm"):
         return inputs / tf.sqrt(epsilon + tf.reduce_sum(tf.square(inputs), dim, keepdims=True))
 
 
 def repeat(inputs: Any, repetitions: int, layer: Function, *args: Any, **kwargs: Any) -> Any:
-    """Apply a layer several times, in scopes ``<scope>/<scope>_1``, ``…_2``, …; by default `scope` is its name."""
+    """Apply a layer several times, in scopes ``<scope>/<scope>_1``, ``…_2``, …; `scope` defaults to its name."""
     scope = kwargs.pop("scope", None) or getattr(layer, "__name__", "repeat")
     with v1.variable_scope(scope, "Repeat"):
         for number in range(repetitions):
@@ -598,7 +599,7 @@ def repeat(inputs: Any, repetitions: int, layer: Function, *args: Any, **kwargs:
 
 
 def stack(inputs: Any, layer: Function, stack_args: Sequence[Any], **kwargs: Any) -> Any:
-    """Apply a layer once for each of the arguments, in scopes ``<scope>/<scope>_1``, ``…_2``, …."""
+    """Apply a layer once for each element of `stack_args`, in scopes ``<scope>/<scope>_1``, ``…_2``, …."""
     scope = kwargs.pop("scope", None) or getattr(layer, "__name__", "stack")
     with v1.variable_scope(scope, "Stack"):
         for number, args in enumerate(stack_args):
@@ -619,12 +620,12 @@ _NAMES = {
 
 @contextmanager
 def _layer(scope: Any, default_name: str, reuse: Any, collections: Any) -> Iterator[Any]:
-    """Enter the variable scope of a layer, where variables are called as they were, and are those of the model."""
+    """Enter the variable scope of a layer, where variables get their old names and are added to collections."""
     model_variables = v1.GraphKeys.MODEL_VARIABLES
 
     def get_variable(getter: Function, name: str, *args: Any, **kwargs: Any) -> Any:
         prefix, _, last = name.rpartition("/")
-        # A normalizer has a scope of its own, and gives the names itself.
+        # A normalizer has a separate scope and renames its own variables.
         last = _NAMES.get(last, last)
         variable = getter(f"{prefix}/{last}" if prefix else last, *args, **kwargs)
         further = collections.get(last, ()) if isinstance(collections, Mapping) else collections or ()

@@ -1,4 +1,4 @@
-"""What was `tf.contrib.opt`: optimizers, of which few are left."""
+"""`tf.contrib.opt`: its optimizers are not available, but have replacements."""
 
 from __future__ import annotations
 

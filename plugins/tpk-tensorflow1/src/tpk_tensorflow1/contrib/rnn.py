@@ -1,4 +1,4 @@
-"""What was `tf.contrib.rnn`: cells, and what runs them over sequences."""
+"""`tf.contrib.rnn`: cells, and functions that run them over sequences."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ __all__ = [
 
 
 class LSTMBlockCell(LSTMCell):
-    """An `LSTMCell` with the arguments of the one that was faster; its variables are the same.
+    """An `LSTMCell` with the arguments of `tf.contrib.rnn.LSTMBlockCell`. The variables are the same.
 
     Args:
-        num_units: the size of the memory.
-        forget_bias: what is added to the bias of the forget gate.
-        cell_clip: the largest absolute value in the memory; None is no limit.
-        use_peephole: whether the gates see the memory.
-        dtype: of the variables; None means that of the inputs.
-        reuse: whether to take existing variables.
+        num_units: the size of the cell state.
+        forget_bias: a number that is added to the bias of the forget gate.
+        cell_clip: the limit for absolute values in the cell state; None for no limit.
+        use_peephole: whether the gates depend on the cell state.
+        dtype: the dtype of the variables; None for the dtype of the inputs.
+        reuse: whether to reuse existing variables.
         name: the variable scope.
     """
 

@@ -1,4 +1,4 @@
-"""What was `tf.contrib.seq2seq`: the loss of sequences."""
+"""`tf.contrib.seq2seq`: the loss of sequences."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def sequence_loss(
     """Return the weighted cross entropy of sequences of logits.
 
     Args:
-        logits: of shape [batch, time, classes].
-        targets: integers of shape [batch, time].
-        weights: numbers of shape [batch, time].
-        average_across_timesteps: take the weighted mean over time.
-        average_across_batch: take it over the batch.
-        softmax_loss_function: of ``labels`` and ``logits``; by default the sparse softmax cross entropy.
-        name: of the name scope.
+        logits: a tensor of shape [batch, time, classes].
+        targets: an integer tensor of shape [batch, time].
+        weights: a float tensor of shape [batch, time].
+        average_across_timesteps: whether to take the weighted mean over time.
+        average_across_batch: whether to take the weighted mean over the batch.
+        softmax_loss_function: a function of ``labels`` and ``logits``; by default the sparse softmax cross entropy.
+        name: the name scope.
 
     Returns:
-        A scalar if averages are taken across both; else of shape [time], [batch] or [batch, time].
+        A scalar, or a tensor of shape [time], [batch] or [batch, time], depending on the averages.
     """
     entropy = softmax_loss_function or _tf.compat.v1.nn.sparse_softmax_cross_entropy_with_logits
     with _tf.name_scope(name or "sequence_loss"):
@@ -44,7 +44,7 @@ def sequence_loss(
         axes = [axis for axis, average in enumerate((average_across_batch, average_across_timesteps)) if average]
         if not axes:
             return losses
-        # The small number keeps a sum of no weights from being a division by zero.
+        # The small number avoids a division by zero if all weights are zero.
         return _tf.reduce_sum(losses, axes) / (_tf.reduce_sum(weights, axes) + 1e-12)
 
 

@@ -1,6 +1,6 @@
 """`tf.contrib.slim`: the layers and functions of `tf.contrib.layers` and `tf.contrib.framework`.
 
-The other modules of slim, such as ``nets``, ``learning`` and ``data``, are those of the package tf_slim.
+Other modules, such as ``nets``, ``learning`` and ``data``, come from the package tf_slim.
 """
 
 from __future__ import annotations

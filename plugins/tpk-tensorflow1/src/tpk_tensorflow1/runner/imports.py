@@ -1,6 +1,6 @@
 """Imports of a script for TensorFlow 1, and the modules that replace them.
 
-Only the script and the modules below its directory are changed: the finder rewrites import statements in their syntax
+Only the script and the modules in its directory tree are changed: the finder rewrites import statements in their syntax
 trees before they are compiled. Nothing is added to `sys.modules`, so all other modules import the real packages. Line
 numbers stay the same, and no bytecode is cached.
 """
@@ -103,7 +103,7 @@ class _Rewriting(ast.NodeTransformer):
 
 
 class RewritingFinder(MetaPathFinder):
-    """A finder that replaces the imports of all modules below some directories.
+    """A finder that replaces the imports of all modules in some directory trees.
 
     Args:
         directories: the directory of the script, and further directories with modules of the script.
@@ -132,7 +132,7 @@ class RewritingFinder(MetaPathFinder):
     def covers(self, path: str | None) -> bool:
         """Whether the imports of the file at `path` are replaced.
 
-        A symbolic link counts as a file of its directory and of the directory of its target.
+        A symbolic link counts as a file in its own directory and in the directory of its target.
         """
         if path is None:
             return False
@@ -143,12 +143,12 @@ class RewritingFinder(MetaPathFinder):
         )
 
     def _own_packages(self) -> list[Path]:
-        """Return the directories of tpk and of the replacing packages, which may be below that of the script."""
+        """Return the directories of tpk and of the replacing packages, which may be inside the script's directory."""
         specs = [importlib.util.find_spec(name) for name in (TENSORFLOW, "tpk", *self._packages.values())]
         return [Path(spec.origin).resolve().parent for spec in specs if spec is not None and spec.origin]
 
     def _check_importer(self, fullname: str) -> None:
-        """Raise an error if the script imports a package by its name as a string; statements are replaced."""
+        """Raise an error if the script imports a package by a string, because only import statements are replaced."""
         frame: FrameType | None = sys._getframe(2)
         while frame is not None and "importlib" in frame.f_code.co_filename:
             frame = frame.f_back

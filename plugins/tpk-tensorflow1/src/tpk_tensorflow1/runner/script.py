@@ -111,14 +111,14 @@ def run_command(
         action="append",
         default=[],
         metavar="DIRECTORY",
-        help="a directory outside that of the script whose modules belong to the script, too; may be repeated",
+        help="another directory with modules of the script; can be repeated",
     )
     parser.add_argument("script", help="the script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="the arguments of the script")
     args = parser.parse_args()
     for path in args.also:
         if not os.path.isdir(path):
-            parser.error(f"--also {path}: there is no such directory")
+            parser.error(f"--also {path}: the directory does not exist")
     if not os.path.isfile(args.script):
-        parser.error(f"there is no script {args.script!r}")
+        parser.error(f"the script {args.script!r} does not exist")
     run_script(args.script, args.arguments, args.also, packages, resource_variables)

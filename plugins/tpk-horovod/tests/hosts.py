@@ -1,4 +1,4 @@
-"""Processes that train together, started by a test, and none of them left behind."""
+"""Start processes that train together, and clean up after them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ HERE = Path(__file__).parent
 
 
 class Processes:
-    """Processes on this host that run a function of `trainings`; each has its output in files.
+    """Processes on this host that run a function of `trainings`, with output files for each.
 
     Args:
-        directory: where files go, and where they work.
+        directory: the directory for the output files and working directories.
     """
 
     def __init__(self, directory):
@@ -37,9 +37,9 @@ class Processes:
         self.close()
 
     def start(self, function, *arguments, count=2, ranks=None, env=None):
-        """Start `count` processes that know each other by TF_CONFIG; only some `ranks`, if told."""
+        """Start `count` processes, or only some `ranks`, with a cluster in TF_CONFIG."""
         self.running.clear()
-        # Nobody else is given their ports in the seconds that they take to import TensorFlow.
+        # Reserve the ports during the seconds that the processes take to import TensorFlow.
         addresses = self._ports.enter_context(reserved_cluster(count)).workers
         for rank in range(count) if ranks is None else ranks:
             cluster = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": rank}}
@@ -75,11 +75,11 @@ class Processes:
         return self.path(rank, "log").read_text(errors="replace")
 
     def wait(self, rank, timeout=120):
-        """Wait for the end of a process; return its status."""
+        """Wait for a process to end; return its exit status."""
         return self.running[rank].wait(timeout)
 
     def results(self, timeout=240):
-        """Wait for all; return what their functions returned."""
+        """Wait for all processes; return the results of their functions."""
         deadline = time.monotonic() + timeout
         statuses = [process.wait(max(deadline - time.monotonic(), 0.1)) for process in self.running]
         assert not any(statuses), "\n".join(
@@ -88,7 +88,7 @@ class Processes:
         return [pickle.loads(self.path(rank, "result").read_bytes()) for rank in range(len(statuses))]
 
     def close(self):
-        """End all, with whatever they have started."""
+        """Kill all processes and their children."""
         for process in self.all:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

@@ -41,7 +41,7 @@ XLA_OPS = """
 
 @pytest.fixture
 def programs(tmp_path):
-    """A function that puts a program into a directory, which is all of PATH."""
+    """A function that creates a program in the only directory in PATH."""
     directory = tmp_path / "bin"
     directory.mkdir()
 
@@ -55,7 +55,7 @@ def programs(tmp_path):
 
 @pytest.fixture
 def sources(tmp_path):
-    """The part of Horovod's sources that is changed."""
+    """The parts of Horovod's sources that are patched."""
     directory = tmp_path / "horovod-0.28.1"
     for name, text in {
         "setup.py": "",
@@ -69,7 +69,7 @@ def sources(tmp_path):
     return directory
 
 
-def test_a_wheel_is_taken_again_only_for_what_it_was_built_for():
+def test_a_wheel_is_reused_only_for_the_same_target():
     key = cache_key(TENSORFLOW, GLOO, {"PATH": "/bin"})
     assert cache_key(TENSORFLOW, GLOO, {"PATH": "/usr/bin", "HOROVOD_RANK": "1"}) == key
     others = [
@@ -86,7 +86,7 @@ def test_a_wheel_is_taken_again_only_for_what_it_was_built_for():
     assert sys.implementation.cache_tag in key
 
 
-def test_the_xla_ops_are_left_out_and_nothing_else(sources):
+def test_only_the_xla_ops_are_excluded(sources):
     leave_out_xla(sources)
     text = (sources / "horovod" / "tensorflow" / "CMakeLists.txt").read_text()
     assert "xla" not in text
@@ -101,9 +101,9 @@ def test_horovodrun_finds_programs_without_distutils(sources):
     assert "distutils" not in (sources / "horovod" / "runner" / "js_run.py").read_text()
 
 
-def test_other_sources_are_not_changed(sources):
+def test_other_sources_are_not_patched(sources):
     leave_out_xla(sources)
-    with pytest.raises(BuildError, match=r"has not the line .*xla_mpi_ops.*not the sources of a known Horovod"):
+    with pytest.raises(BuildError, match=r"lacks the line .*xla_mpi_ops.*this version of Horovod is not supported"):
         leave_out_xla(sources)
 
 
@@ -125,9 +125,11 @@ def test_a_missing_header_is_found_and_named(sources, tmp_path, programs):
         missing_header(sources, tensorflow, compiler)
 
 
-def test_what_is_missing_is_named_with_the_command_that_installs_it(programs):
+def test_errors_about_missing_tools_say_how_to_install_them(programs):
     path = programs("nothing")
-    with pytest.raises(BuildError, match=r"no C\+\+ compiler \(c\+\+, g\+\+, clang\+\+\) in PATH. Install one: \w+"):
+    with pytest.raises(
+        BuildError, match=r"no C\+\+ compiler \(c\+\+, g\+\+, clang\+\+\) was found in PATH. Install one: \w+"
+    ):
         find_tools(GLOO, TENSORFLOW, path)
     with pytest.raises(BuildError, match=r"no C\+\+ compiler \(mine\)"):
         find_tools(GLOO, TENSORFLOW, {**path, "CXX": "mine"})
@@ -135,28 +137,30 @@ def test_what_is_missing_is_named_with_the_command_that_installs_it(programs):
     with pytest.raises(BuildError, match=r"does not compile C\+\+17.*unrecognized option.*Install a newer one"):
         find_tools(GLOO, TENSORFLOW, path)
     programs("c++")
-    with pytest.raises(BuildError, match=r"no cmake in PATH; 3.13 or newer is needed. Install it: .*install .*cmake"):
+    with pytest.raises(
+        BuildError, match=r"cmake was not found in PATH; 3.13 or newer is needed. Install it: .*install .*cmake"
+    ):
         find_tools(GLOO, TENSORFLOW, path)
     programs("cmake", "echo 'cmake version 3.10.2'")
     with pytest.raises(BuildError, match=r"cmake is version 3.10.2, but 3.13 or newer is needed"):
         find_tools(GLOO, TENSORFLOW, path)
     programs("cmake", "echo")
-    with pytest.raises(BuildError, match="does not tell its version"):
+    with pytest.raises(BuildError, match="--version does not print a version"):
         find_tools(GLOO, TENSORFLOW, path)
     programs("cmake", "echo 'cmake version 3.25.1'")
-    with pytest.raises(BuildError, match="there is no make"):
+    with pytest.raises(BuildError, match="make, which CMake needs, is not in PATH"):
         find_tools(GLOO, TENSORFLOW, path)
     programs("make")
     assert "CMAKE_POLICY_VERSION_MINIMUM" not in find_tools(GLOO, TENSORFLOW, path).environment
     with pytest.raises(BuildError, match=r"--mpi needs .*mpicxx"):
         find_tools(Options(mpi=True), TENSORFLOW, path)
-    with pytest.raises(BuildError, match=r"--nccl needs a TensorFlow with CUDA, but 2\.21\.0 here has none"):
+    with pytest.raises(BuildError, match=r"--nccl needs TensorFlow with CUDA, but 2\.21\.0 was built without it"):
         find_tools(Options(nccl=True), TENSORFLOW, path)
-    with pytest.raises(BuildError, match="there is no /nowhere/include"):
+    with pytest.raises(BuildError, match="/nowhere/include does not exist"):
         find_tools(Options(nccl=True), attrs.evolve(TENSORFLOW, cuda=True), {**path, "HOROVOD_CUDA_HOME": "/nowhere"})
 
 
-def test_cmake_4_is_told_that_older_policies_will_do(programs):
+def test_cmake_4_accepts_older_policies(programs):
     for name in ("c++", "make"):
         programs(name)
     tools = find_tools(GLOO, TENSORFLOW, programs("cmake", "echo 'cmake version 4.1.2'"))
@@ -174,7 +178,7 @@ def test_the_installed_tensorflow_is_described():
     assert any("CXX11_ABI" in flag for flag in described.flags)
 
 
-def test_a_tensorflow_that_is_missing_is_named_with_the_command_that_installs_it(programs, tmp_path):
+def test_the_error_about_a_missing_tensorflow_says_how_to_install_it(programs, tmp_path):
     programs("python", "echo \"ModuleNotFoundError: No module named 'tensorflow'\" >&2; exit 1")
     with pytest.raises(BuildError, match=r"cannot be imported.*No module named 'tensorflow'.*install .*tensorflow$"):
         installed_tensorflow(str(tmp_path / "bin" / "python"))
@@ -190,7 +194,7 @@ def test_a_tensorflow_that_is_missing_is_named_with_the_command_that_installs_it
         ("error: something else", "it failed\\."),
     ],
 )
-def test_what_pip_says_is_shown_with_what_to_do_about_it(programs, tmp_path, said, advice):
+def test_errors_of_pip_are_shown_with_advice(programs, tmp_path, said, advice):
     programs("python", f"echo '{said}'; exit 1")
     log = tmp_path / "build.log"
     with pytest.raises(BuildError) as caught:
@@ -201,7 +205,7 @@ def test_what_pip_says_is_shown_with_what_to_do_about_it(programs, tmp_path, sai
     assert re.search(advice, message, re.DOTALL)
 
 
-def test_a_place_to_build_in_sees_the_packages_of_this_environment_but_not_its_tools(tmp_path):
+def test_the_build_environment_has_the_packages_of_this_one_but_separate_tools(tmp_path):
     place = BuildPlace(tmp_path / "place", tmp_path / "log")
     place.make()
     python = tmp_path / "place" / "bin" / "python"
@@ -214,14 +218,14 @@ def test_a_place_to_build_in_sees_the_packages_of_this_environment_but_not_its_t
     assert shown[2].startswith(str(Path(attrs.__file__).parents[1]))
 
 
-def test_what_is_no_sdist_is_told(tmp_path):
+def test_a_file_that_is_not_an_sdist_is_an_error(tmp_path):
     archive = tmp_path / "horovod.tar.gz"
     archive.write_text("<html>not found</html>")
     with pytest.raises(BuildError, match=r"(?s)is not an sdist of Horovod \(.*Get it: pip download"):
         build_wheel(TENSORFLOW, GLOO, None, None, tmp_path, sdist=archive, jobs=1, say=print)
 
 
-def test_a_wheel_is_built_from_an_sdist_by_pip_with_the_tools_that_were_found(sources, programs, tmp_path, monkeypatch):
+def test_pip_builds_a_wheel_from_an_sdist_with_the_tools_that_were_found(sources, programs, tmp_path, monkeypatch):
     archive = tmp_path / "horovod.tar.gz"
     with tarfile.open(archive, "w:gz") as out:
         out.add(sources, sources.name)
@@ -237,7 +241,7 @@ def test_a_wheel_is_built_from_an_sdist_by_pip_with_the_tools_that_were_found(so
     wheel = build_wheel(TENSORFLOW, GLOO, tools, place, tmp_path / "work", sdist=archive, jobs=3, say=said.append)
     assert keep(wheel, tmp_path / "cache" / "key").read_bytes() == b""
     assert [each.name for each in (tmp_path / "cache" / "key").iterdir()] == [wheel.name]
-    assert any("has no tensorflow/one.h: Horovod's ops for XLA are left out" in each for each in said)
+    assert any("has no tensorflow/one.h: building without Horovod's ops for XLA" in each for each in said)
     environment = dict(
         line.split("=", 1) for line in (tmp_path / "environment").read_text().splitlines() if "=" in line
     )
@@ -247,24 +251,24 @@ def test_a_wheel_is_built_from_an_sdist_by_pip_with_the_tools_that_were_found(so
     assert "PYTHONPATH" not in environment
 
 
-def test_an_error_is_told_by_the_exit_status(capsys):
+def test_errors_set_the_exit_status(capsys):
     assert build.main(["--jobs", "0"]) == 1
     assert capsys.readouterr().err == "tpk-horovod: --jobs must be at least 1, but is 0.\n"
 
 
-def test_wheels_are_kept_where_the_environment_says(monkeypatch, tmp_path):
+def test_the_environment_sets_the_cache_directory(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert sys.platform != "linux" or build.cache_directory() == tmp_path / "tpk-horovod"
 
 
-def test_a_horovod_that_does_not_work_is_told_with_what_it_said(programs, tmp_path):
+def test_the_output_of_a_broken_horovod_is_shown(programs, tmp_path):
     programs("python", "echo 'undefined symbol: _ZN10tensorflow'; exit 1")
     with pytest.raises(BuildError, match=r"(?s)two processes on this host could not sum a tensor.*undefined symbol"):
         prove(str(tmp_path / "bin" / "python"))
 
 
 @pytest.mark.skipif(
-    os.environ.get("TPK_HOROVOD_BUILT") != "1", reason="TPK_HOROVOD_BUILT=1 promises that Horovod was built"
+    os.environ.get("TPK_HOROVOD_BUILT") != "1", reason="TPK_HOROVOD_BUILT=1 says that Horovod was built"
 )
 def test_the_horovod_that_was_built_works():
     import horovod.tensorflow as hvd
@@ -272,4 +276,4 @@ def test_the_horovod_that_was_built_works():
     assert hvd.gloo_built()
     prove()
     (library,) = Path(hvd.__file__).parent.glob("mpi_lib*.so")
-    assert b".debug_info" not in library.read_bytes()  # It took two fifths of the time, and most of the wheel.
+    assert b".debug_info" not in library.read_bytes()  # It takes 40% of the build time and most of the wheel.

@@ -1,4 +1,4 @@
-"""Trainings that lose processes, and get new ones, under Horovod's elastic mode."""
+"""Training that loses and gains processes in Horovod's elastic mode."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("horovod", reason="Horovod is not built; `python -m tpk_horovod.build` does it")
+pytest.importorskip("horovod", reason="build Horovod with `python -m tpk_horovod.build`")
 sys.path.insert(0, str(Path(__file__).parent))
 
 from hosts import HERE, Processes
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(400)
 
 @pytest.fixture
 def run(tmp_path):
-    """Run an elastic training on two "hosts", which are two names of this one."""
+    """Run elastic training on two "hosts", which are two names of this host."""
 
     def start(steps, event, hosts):
         (tmp_path / "hosts").write_text("".join(f"{host}:1\n" for host in hosts))
@@ -42,17 +42,17 @@ def run(tmp_path):
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_when_one_is_killed_the_other_goes_on_from_the_last_checkpoint(run, rank):
+def test_when_one_is_killed_the_other_continues_from_the_last_checkpoint(run, rank):
     _, log, journal, result = run(20, rank, ["localhost", "127.0.0.1"])
     assert result == 20, log
     together = [(step, of) for step, of, size in journal if size == 2]
     alone = [step for step, of, size in journal if size == 1]
     assert max(step for step, _ in together) in (9, 10)
-    # That is where the last checkpoint was taken, at the end of the second epoch.
+    # The last checkpoint was saved at the end of the second epoch, in step 8.
     assert alone == list(range(9, 21)), log
 
 
-def test_one_that_joins_takes_part_from_the_step_that_the_other_had_done(run):
+def test_a_process_that_joins_continues_from_the_step_of_the_other(run):
     status, log, journal, result = run(400, "join", ["localhost"])
     assert (status, result) == (0, 400), log
     alone = [step for step, of, size in journal if size == 1]
@@ -61,7 +61,7 @@ def test_one_that_joins_takes_part_from_the_step_that_the_other_had_done(run):
     assert together[0] == together[1] == list(range(len(alone) + 1, 401)), log
 
 
-def test_without_horovodrun_there_is_an_error(monkeypatch):
+def test_without_horovodrun_it_is_an_error(monkeypatch):
     monkeypatch.delenv("HOROVOD_ELASTIC", raising=False)
     with pytest.raises(tpk.ConfigError, match="--host-discovery-script"):
         run_elastic(lambda: None)

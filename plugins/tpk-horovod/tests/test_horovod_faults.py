@@ -1,4 +1,4 @@
-"""What happens to the others when one process dies, stops, is late, or never comes; nobody waits without end."""
+"""When a process dies, hangs, is late or never starts, the others end with an error instead of waiting forever."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("horovod", reason="Horovod is not built; `python -m tpk_horovod.build` does it")
+pytest.importorskip("horovod", reason="build Horovod with `python -m tpk_horovod.build`")
 sys.path.insert(0, str(Path(__file__).parent))
 
 from hosts import Processes
@@ -37,11 +37,11 @@ def test_when_one_is_killed_the_other_ends_with_an_error(processes, rank):
     assert "PeerError: rank" in processes.log(1 - rank)
 
 
-def test_one_that_is_late_is_reported_then_given_up(processes):
+def test_a_late_process_is_reported_and_then_an_error(processes):
     processes.start("delay_one", 1, 6)
     assert processes.wait(0) == 1
     log = processes.log(0)
-    # Where the machine is busy, it is some seconds more.
+    # On a busy machine, it takes some seconds longer.
     reported = re.search(r"rank 0 has been waiting for (\d+) s for rank 1 \(127\.0\.0\.1:", log)
     given_up = re.search(r"PeerError: rank 0 has waited for (\d+) s for rank 1 \(127\.0\.0\.1:", log)
     assert 2 <= int(reported[1]) <= int(given_up[1]) >= 6
@@ -50,7 +50,7 @@ def test_one_that_is_late_is_reported_then_given_up(processes):
     assert "PeerError" in processes.log(1)
 
 
-def test_one_that_does_not_answer_is_given_up(processes):
+def test_a_process_that_does_not_answer_is_an_error(processes):
     processes.start("freeze_one", 1, 6)
     assert processes.wait(0) == 1
     assert "PeerError" in processes.log(0)
@@ -71,7 +71,7 @@ def test_options_that_differ_are_an_error_before_the_first_step(processes):
         assert "MismatchError: the processes of this training differ. In rank 1: compression is fp16" in log
 
 
-def test_one_that_never_starts_is_named(processes):
+def test_a_process_that_never_starts_is_named(processes):
     processes.start("start_only", ranks=[0])
     assert processes.wait(0) == 1
     assert "PeerError: rank 0 has waited for 3 s, but rank 1 (127.0.0.1:" in processes.log(0)
@@ -91,20 +91,20 @@ def test_a_port_in_use_is_an_error():
             strategy.join()
 
 
-def test_parameter_servers_are_refused(monkeypatch):
+def test_parameter_servers_are_an_error(monkeypatch):
     config = {"cluster": {"worker": ["127.0.0.1:1"], "ps": ["127.0.0.1:2"]}, "task": {"type": "ps", "index": 0}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(config))
-    with pytest.raises(tpk.ConfigError, match="Start none but workers"):
+    with pytest.raises(tpk.ConfigError, match="Start only workers"):
         HorovodStrategy().join()
 
 
-def test_nobody_to_train_with_is_an_error_that_names_the_ways(monkeypatch):
+def test_a_missing_cluster_is_an_error_that_says_how_to_start_processes(monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     with pytest.raises(tpk.ConfigError, match=r"tpk launch -n 2(.|\n)*horovodrun -np 2"):
         HorovodStrategy().join()
 
 
-def test_a_start_by_mpi_needs_horovod_with_mpi(monkeypatch):
+def test_starting_with_mpi_needs_horovod_with_mpi(monkeypatch):
     monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
     with pytest.raises(tpk.ConfigError, match="was built without it"):
         HorovodStrategy().join()

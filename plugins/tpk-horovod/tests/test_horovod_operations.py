@@ -1,4 +1,4 @@
-"""Horovod's operations and the exchange, in two processes, without a training around them."""
+"""Horovod's operations and the process group, in two processes, without training."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("horovod", reason="Horovod is not built; `python -m tpk_horovod.build` does it")
+pytest.importorskip("horovod", reason="build Horovod with `python -m tpk_horovod.build`")
 sys.path.insert(0, str(Path(__file__).parent))
 
 import trainings
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(400)
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
-    """What `trainings.operations` returns, in each of two processes."""
+    """The results of `trainings.operations` in each of two processes."""
     with Processes(tmp_path_factory.mktemp("operations")) as started:
         yield started.start("operations").results()
 
@@ -34,7 +34,7 @@ def test_processes_at_different_points_notice(both):
         assert f"rank {rank} is at 'something of {rank}', rank {1 - rank} at" in result["exchanged"][3]
 
 
-def test_variables_of_all_dtypes_get_the_values_of_the_chief(both):
+def test_variables_of_all_dtypes_get_the_chiefs_values(both):
     for result in both:
         *values, scalar, empty = result["broadcast"]
         assert len(values) == len(trainings.BROADCAST) + 1
@@ -42,7 +42,7 @@ def test_variables_of_all_dtypes_get_the_values_of_the_chief(both):
         assert (scalar, empty.shape) == (1, (0, 3))
 
 
-def test_means_of_all_dtypes_are_those_of_both(both):
+def test_means_of_all_dtypes_are_means_over_both(both):
     for result in both:
         np.testing.assert_array_equal(result["means"], [[2, 4]] * len(trainings.REDUCED))
 
@@ -55,5 +55,5 @@ def test_slices_may_differ_in_number(both):
         np.testing.assert_array_equal(shape, [4, 1])
 
 
-def test_places_on_the_host_are_known(both):
+def test_local_ranks_are_known(both):
     assert [result["local"] for result in both] == [(0, 2), (1, 2)]

@@ -1,4 +1,4 @@
-"""What can be said about the strategy without a Horovod."""
+"""Options of the strategy, tested without Horovod."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from tpk.cluster.spec import Cluster
         {"fusion_bytes": 1.5},
     ],
 )
-def test_wrong_options_are_errors_that_name_them(options):
+def test_invalid_options_are_errors_that_name_them(options):
     (name,) = options
     with pytest.raises(tpk.ConfigError, match=f"horovod: {name}="):
         HorovodStrategy(**options)
 
 
-def test_sums_and_adasum_exclude_each_other():
-    with pytest.raises(tpk.ConfigError, match="average=False and adasum=True exclude each other"):
+def test_sums_and_adasum_are_mutually_exclusive():
+    with pytest.raises(tpk.ConfigError, match="average=False and adasum=True are mutually exclusive"):
         HorovodStrategy(average=False, adasum=True)
 
 
-def test_how_gradients_become_one_is_described():
+def test_the_description_has_the_options_for_gradients():
     assert HorovodStrategy(devices=["/cpu:0"], average=False).describe() == {
         "average": False,
         "sync_variables": "broadcast",
@@ -54,7 +54,7 @@ def test_spellings_of_other_systems(make):
 
 
 class FakeHorovod:
-    """What the graph of a reduction needs of Horovod: two processes that have the same values."""
+    """A fake Horovod for building reductions, with two processes that have the same values."""
 
     Average, Sum, Adasum = "average", "sum", "adasum"
 
@@ -90,7 +90,7 @@ class FakeHorovod:
 
 
 @pytest.mark.parametrize(("op", "dense", "row"), [("average", 3.0, 5.0), ("sum", 6.0, 10.0)])
-def test_dense_and_sparse_gradients_are_averaged_or_summed_up(op, dense, row):
+def test_dense_and_sparse_gradients_are_averaged_or_summed(op, dense, row):
     with tf.Graph().as_default(), tf.compat.v1.Session() as sess:
         slices = tf.IndexedSlices(tf.constant([[5.0]]), tf.constant([1]), tf.constant([3, 1]))
         reduced = reduce_over_processes(FakeHorovod, [tf.constant(3.0), slices], FakeHorovod.Compression.none, op)
@@ -98,25 +98,25 @@ def test_dense_and_sparse_gradients_are_averaged_or_summed_up(op, dense, row):
         assert sess.run(tf.convert_to_tensor(reduced[1])).tolist() == [[0.0], [row], [0.0]]
 
 
-def test_a_timeout_that_cannot_be_is_an_error():
+def test_an_invalid_timeout_is_an_error():
     with pytest.raises(tpk.ConfigError, match=r"Timeouts\(barrier=0\): expected a positive number of seconds"):
         HorovodStrategy(timeouts={"barrier": 0})
 
 
-def test_without_horovod_the_error_has_the_command_that_builds_it(monkeypatch):
+def test_the_error_about_a_missing_horovod_says_how_to_build_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "horovod.tensorflow", None)
     with pytest.raises(tpk.PluginImportError, match=r"python -m tpk_horovod\.build"):
         HorovodStrategy().join()
 
 
-def test_before_it_joins_a_process_is_alone():
+def test_before_join_a_process_is_alone():
     strategy = HorovodStrategy(devices=2)
     assert (strategy.rank, strategy.world_size, strategy.local_rank, strategy.local_size) == (0, 1, 0, 1)
     assert strategy.process_group.gather_object("numbers", 3) == [3]
     strategy.leave()
 
 
-def test_places_on_several_hosts():
+def test_placement_on_several_hosts():
     workers = ["127.0.0.1:1", "127.0.0.2:1", "127.0.0.1:2", "127.0.0.3:1"]
     placed = [placement(Cluster(workers=workers, index=rank)) for rank in range(4)]
     kinds = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")
@@ -130,7 +130,7 @@ def test_places_on_several_hosts():
     assert {settings["HOROVOD_GLOO_RENDEZVOUS_PORT"] for settings in placed} == {"1"}
 
 
-def test_the_environment_of_the_user_comes_first_and_is_as_it_was_afterwards(monkeypatch):
+def test_the_users_environment_takes_precedence_and_is_restored(monkeypatch):
     monkeypatch.setenv("HOROVOD_FUSION_THRESHOLD", "7")
     monkeypatch.delenv("HOROVOD_HOSTNAME", raising=False)
     with environment({"HOROVOD_FUSION_THRESHOLD": "8", "HOROVOD_HOSTNAME": "here"}):

@@ -1,4 +1,4 @@
-"""Trainings of two processes, against the same training in one."""
+"""Training in two processes, compared with the same training in one process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("horovod", reason="Horovod is not built; `python -m tpk_horovod.build` does it")
+pytest.importorskip("horovod", reason="build Horovod with `python -m tpk_horovod.build`")
 sys.path.insert(0, str(Path(__file__).parent))
 
 import trainings
@@ -28,19 +28,19 @@ def processes(tmp_path):
 
 @pytest.fixture(scope="module")
 def many_ways(tmp_path_factory):
-    """What `trainings.train_many_ways` returns, in each of two processes."""
+    """The results of `trainings.train_many_ways` in each of two processes."""
     with Processes(tmp_path_factory.mktemp("many_ways")) as started:
         yield started.start("train_many_ways").results()
 
 
 def trained(values):
-    """Return the variables that all replicates have."""
+    """Return the variables that all replicas have."""
     return {name: value for name, value in values.items() if not name.startswith("tower")}
 
 
 @pytest.fixture
 def alone(tmp_path, monkeypatch):
-    """Train in this process, in a directory of its own."""
+    """Train in this process, in a new directory."""
     monkeypatch.chdir(tmp_path)
     return trainings.train
 
@@ -60,7 +60,7 @@ def test_two_processes_with_two_devices_train_as_one_with_the_whole_batch(many_w
 
 
 @pytest.mark.parametrize("name", [*trainings.OPTIMIZERS, "fp16", "sparse"])
-def test_all_replicates_of_all_processes_are_the_same_bits(many_ways, name):
+def test_all_replicas_of_all_processes_are_bit_identical(many_ways, name):
     first, second = (each[name] for each in many_ways)
     assert first.keys() == second.keys()
     for variable, value in first.items():
@@ -81,12 +81,12 @@ def test_synchronized_batch_norm_has_the_statistics_of_all_towers_of_all_process
         np.testing.assert_allclose(first[variable], value, rtol=1e-4, atol=1e-5, err_msg=variable)
 
 
-def test_keeps_the_rules_of_strategies_in_one_process(processes):
+def test_follows_the_rules_of_strategies_in_one_process(processes):
     (checked,) = processes.start("check_rules", count=1).results()
     assert "towers-equal-one" in checked
 
 
-def test_many_steps_in_a_run_are_the_same_bits(many_ways):
+def test_several_steps_per_run_are_bit_identical(many_ways):
     for results in many_ways:
         alone, many = results["momentum"], results["many steps in a run"]
         assert alone.keys() == many.keys()
@@ -104,7 +104,7 @@ def test_two_objectives_train_as_in_one_process(many_ways, tmp_path, monkeypatch
         assert first[variable].tobytes() == second[variable].tobytes()
 
 
-def test_compressed_gradients_are_not_those_of_full_precision(many_ways):
+def test_compressed_gradients_differ_from_full_precision(many_ways):
     results = many_ways[0]
     assert not np.array_equal(results["fp16"]["hidden:0"], results["sgd"]["hidden:0"])
 
@@ -114,7 +114,7 @@ def test_only_the_chief_has_a_run_dir(many_ways):
     assert many_ways[1]["files"] == []
 
 
-def test_a_training_goes_on_with_another_number_of_processes(processes, tmp_path):
+def test_training_resumes_with_another_number_of_processes(processes, tmp_path):
     shared = {"SHARED": str(tmp_path / "shared")}
     processes.start("train_to_checkpoint", 1, env=shared).results()
     (alone,) = processes.start("train_to_checkpoint", 2, count=1, env=shared).results()
@@ -127,7 +127,7 @@ def test_a_training_goes_on_with_another_number_of_processes(processes, tmp_path
     assert len((tmp_path / "shared" / "stats.jsonl").read_text().splitlines()) == 3
 
 
-def test_processes_that_horovodrun_started_train(processes, tmp_path):
+def test_training_works_under_horovodrun(processes, tmp_path):
     script = [sys.executable, HERE / "trainings.py", "train_to_checkpoint", tmp_path / "result", 1]
     command = [sys.executable, "-m", "horovod.runner.launch", "-np", 2, "--network-interface", "lo", *script]
     processes.command(map(str, command), 0, {"SHARED": str(tmp_path / "shared")})
@@ -135,7 +135,7 @@ def test_processes_that_horovodrun_started_train(processes, tmp_path):
     assert newest_complete(tmp_path / "shared").state["run"]["world_size"] == 2
 
 
-def test_horovod_that_the_user_initialized_is_left_as_it_is(processes):
+def test_horovod_that_the_user_initialized_is_not_shut_down(processes):
     env = {"HOROVOD_SIZE": "1", "HOROVOD_RANK": "0"}
     (result,) = processes.start("initialized_by_the_user", count=1, env=env).results()
     assert result["is_initialized"]

@@ -1,4 +1,4 @@
-"""What the processes of the tests do: ``python trainings.py FUNCTION RESULT [ARGUMENT ...]``."""
+"""Functions that the tests run in processes: ``python trainings.py FUNCTION RESULT [ARGUMENT ...]``."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Regression(tpk.ModelDesc):
         hidden = tf.nn.embedding_lookup(table, x) if self.rows else x @ weights("hidden", [3, 4], 1)
         bias = v1.get_variable("bias", [4], initializer=v1.zeros_initializer())
         prediction = tf.tanh(hidden + bias) @ weights("output", [4, 1], 2)
-        # Its gradient is a constant, which TensorFlow could compute before the training.
+        # Its gradient is a constant, which TensorFlow could evaluate before training.
         slope = v1.get_variable("slope", [], initializer=v1.zeros_initializer())
         return tf.reduce_mean((prediction - y) ** 2, name="cost") + 0.1 * slope
 
@@ -78,14 +78,14 @@ def concatenated(points, count):
 
 
 class Scalar(tpk.Callback):
-    """Gives the monitors something to write in each epoch."""
+    """Reports a scalar in each epoch."""
 
     def trigger_epoch(self):
         self.trainer.monitors.put_scalar("epoch", self.epoch_num)
 
 
 class Variables(tpk.Callback):
-    """Keeps the variables as they are after the training."""
+    """Records the values of the variables after training."""
 
     chief_only = False
 
@@ -104,7 +104,7 @@ class Normalized(Regression):
 
 
 def train(strategy, points, optimizer="sgd", rows=False, model=None, **options):
-    """Train one epoch over the datapoints, in as many steps as there are if none are given; return the variables."""
+    """Train for one epoch, by default with one step per datapoint; return the values of the variables."""
     variables = Variables()
     options = {"max_epoch": 1, "monitors": [], "extra_callbacks": [], **options}
     config = tpk.TrainConfig(
@@ -119,7 +119,7 @@ def train(strategy, points, optimizer="sgd", rows=False, model=None, **options):
 
 
 def waits(seconds):
-    """Timeouts of that many seconds; who is late is reported before."""
+    """Return timeouts of `seconds`, with an earlier warning about late processes."""
     return tpk.Timeouts(start=seconds, heartbeat=seconds, late_warning=seconds / 3, barrier=seconds)
 
 
@@ -145,12 +145,12 @@ def train_many_ways():
 
 
 def check_rules():
-    """Check the rules of strategies, with one process; return the names of the rules."""
+    """Check the rules of strategies in one process; return the names of the rules."""
     return check_strategy(lambda: HorovodStrategy(devices=["/cpu:0", "/cpu:1"]), num_towers=2, optimizers=["momentum"])
 
 
 def train_two_objectives(strategy, points):
-    """Train a model with two costs, in turn."""
+    """Train a model with two costs alternately."""
 
     def get_costs(x, y):
         ours = v1.get_variable("ours/w", [3, 1], initializer=v1.zeros_initializer())
@@ -166,7 +166,7 @@ def train_two_objectives(strategy, points):
 
 
 def operations():
-    """Broadcast, reduce and gather objects, without a training around it."""
+    """Broadcast, reduce and gather objects without training."""
     strategy = HorovodStrategy(timeouts=waits(60))
     strategy.join()
     rank = strategy.rank
@@ -202,7 +202,7 @@ def operations():
 
 
 class Act(tpk.Callback):
-    """Does something in one process after a number of steps."""
+    """Calls a function in one process after a number of steps."""
 
     chief_only = False
 
@@ -215,31 +215,31 @@ class Act(tpk.Callback):
 
 
 def kill_one(rank):
-    """One process dies in the middle of the training."""
+    """Train; one process dies."""
     act = Act(int(rank), 5, lambda: os.kill(os.getpid(), signal.SIGKILL))
     train(horovod(), datapoints(8), steps_per_epoch=1000, callbacks=[act])
 
 
 def freeze_one(rank, timeout):
-    """One process stops, and is not dead."""
+    """Train; one process is suspended."""
     act = Act(int(rank), 5, lambda: os.kill(os.getpid(), signal.SIGSTOP))
     train(horovod(timeouts=waits(float(timeout))), datapoints(8), steps_per_epoch=1000, callbacks=[act])
 
 
 def delay_one(rank, timeout):
-    """One process does something else until the test ends it."""
+    """Train; one process blocks until the test sends a line."""
     act = Act(int(rank), 5, lambda: sys.stdin.readline())
     train(horovod(timeouts=waits(float(timeout))), datapoints(8), steps_per_epoch=1000, callbacks=[act])
 
 
 def differ():
-    """The processes have models that differ."""
+    """Train with different models in the processes."""
     rank = int(os.environ["RANK"])
     train(horovod(), datapoints(8, rows=rank == 1), rows=rank == 1, steps_per_epoch=10)
 
 
 def differ_in_options():
-    """The processes would reduce their gradients in different ways."""
+    """Train with different compression in the processes."""
     compression = "fp16" if os.environ["RANK"] == "1" else None
     train(horovod(compression=compression), datapoints(8), steps_per_epoch=10)
 
@@ -249,7 +249,7 @@ def start_only():
 
 
 def train_to_checkpoint(epochs):
-    """Train, or go on, in a directory that all processes share."""
+    """Train or resume in a directory that all processes share."""
     return train(
         horovod(),
         datapoints(8),
@@ -272,7 +272,7 @@ def initialized_by_the_user():
 
 
 class Journal(tpk.Callback):
-    """Tells, in a file that all processes share, which step is done with how many processes."""
+    """Appends each step, the rank and the number of processes to a shared file."""
 
     chief_only = False
 
@@ -283,7 +283,7 @@ class Journal(tpk.Callback):
 
 
 def elastic(steps, event):
-    """Train elastically; in step 10, once, the process of one rank dies, or another host is offered."""
+    """Train elastically; in step 10, either the process with one rank dies or another host is added, once."""
     shared = Path(os.environ["SHARED"])
     happened = shared / "happened"
 
@@ -303,7 +303,7 @@ def elastic(steps, event):
         def trigger_step(self):
             act(self.trainer)
             if event == "join" and self.trainer.strategy.process_group.world_size == 1:
-                # So that there is something left to do when the other one has started.
+                # So that training is not over before the other process has started.
                 time.sleep(0.5)
 
     def train_once():

@@ -1,3 +1,3 @@
-"""Strategy of many processes on Horovod, which ``python -m tpk_horovod.build`` builds for the TensorFlow there is."""
+"""A multi-process strategy that uses Horovod; ``python -m tpk_horovod.build`` builds Horovod."""
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Rendezvous of the processes of a training.
+"""Rendezvous of the processes of a training run.
 
-Whoever is started by `horovodrun`, or by MPI, is told by its environment, as Horovod knows it. Whoever is started by
-`tpk launch`, Kubernetes or SLURM is told by `tpk.cluster.spec.Cluster`; then the chief opens Horovod's own
-rendezvous server at its address, and the environment of each process is set as `horovodrun` would have set it.
+For processes started by `horovodrun` or MPI, Horovod reads the environment that these set. For processes started by
+`tpk launch`, Kubernetes or SLURM, `tpk.cluster.spec.Cluster` describes the cluster; the chief then runs Horovod's own
+rendezvous server at its address, and each process gets the environment that `horovodrun` would have set.
 
-Horovod ends a process the hard way if another one does not come to its rendezvous in time. So the processes meet there
-before, and one that does not come is an error that names it.
+If a process does not arrive at Horovod's rendezvous in time, Horovod aborts the others. Therefore the processes meet at
+the server before that, and a missing process causes an error that names it.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _SECONDS_OF_A_REQUEST = 10.0
 
 
 def is_started_by_horovod(hvd: Any, environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether the environment tells Horovod itself who trains together.
+    """Whether the environment already tells Horovod which processes train together.
 
     Args:
         hvd: the module `horovod.tensorflow`.
         environ: the environment of this process.
 
     Raises:
-        ConfigError: if it was started by MPI, for which Horovod was not built.
+        ConfigError: if the process was started by MPI, but Horovod was built without MPI.
     """
     if _OF_HOROVODRUN in environ:
         return True
@@ -54,35 +54,35 @@ def is_started_by_horovod(hvd: Any, environ: Mapping[str, str] = os.environ) -> 
         if hvd.mpi_built():
             return True
         raise tpk.ConfigError(
-            f"this process was started by MPI ({by_mpi[0]} is set), but the Horovod that is installed was built "
-            "without it. Start the processes by horovodrun or `tpk launch`, or build Horovod with MPI: "
+            f"this process was started by MPI ({by_mpi[0]} is set), but the installed Horovod was built "
+            "without it. Start the processes with horovodrun or `tpk launch`, or build Horovod with MPI: "
             "see `python -m tpk_horovod.build --help`."
         )
     return False
 
 
 def time_limits(hvd: Any, timeouts: Timeouts, may_be_joined: bool) -> dict[str, str]:
-    """Return the settings of Horovod about how long processes wait for each other.
+    """Return Horovod's settings for how long processes wait for each other.
 
     Args:
         hvd: the module `horovod.tensorflow`.
-        timeouts: how long they wait.
-        may_be_joined: whether processes may be waited for that have only just been started.
+        timeouts: the time limits.
+        may_be_joined: whether processes that were just started can join, which takes longer.
     """
     silence = timeouts.start if may_be_joined else timeouts.heartbeat
     limits = {"HOROVOD_GLOO_TIMEOUT_SECONDS": str(max(2, int(silence)))}
     if not hvd.mpi_built():
-        # On Gloo it finds nothing: the controller keeps its list of ranks empty.
+        # The stall check does not work with Gloo, whose controller keeps an empty list of ranks.
         return {**limits, "HOROVOD_STALL_CHECK_DISABLE": "1"}
     return {**limits, "HOROVOD_STALL_CHECK_TIME_SECONDS": str(max(1, int(timeouts.late_warning)))}
 
 
 def placement(cluster: Cluster) -> dict[str, str]:
-    """Return Horovod's settings that tell who this process is, as `horovodrun` would have set them."""
+    """Return Horovod's settings for the rank and addresses of this process, as `horovodrun` would set them."""
     hosts = [_host(address) for address in cluster.workers]
     here = hosts[cluster.rank]
     local_rank = hosts[: cluster.rank].count(here)
-    # Processes with the same number on their hosts are a group of their own.
+    # Processes with the same local rank form a group across the hosts.
     across = [host for host in dict.fromkeys(hosts) if hosts.count(host) > local_rank]
     settings = {
         "HOROVOD_HOSTNAME": here,
@@ -103,7 +103,7 @@ def placement(cluster: Cluster) -> dict[str, str]:
 
 @contextmanager
 def environment(settings: Mapping[str, str]) -> Iterator[None]:
-    """Within the context, the environment has these settings, where it says nothing else, as Horovod reads it."""
+    """Set environment variables within the context, except those that are already set."""
     added = [name for name in settings if name not in os.environ]
     os.environ.update({name: settings[name] for name in added})
     try:
@@ -115,7 +115,7 @@ def environment(settings: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def rendezvous_server(cluster: Cluster) -> Iterator[None]:
-    """Within the context, the chief serves Horovod's rendezvous at its address; the others do nothing.
+    """Run Horovod's rendezvous server in the chief within the context; do nothing in other processes.
 
     Raises:
         PeerError: if the chief's port is in use.
@@ -127,12 +127,12 @@ def rendezvous_server(cluster: Cluster) -> Iterator[None]:
 
     host = _host(cluster.address)
     try:
-        # A name may be that of a service through which others come, so it need not be an address of this host.
+        # The host name can belong to a service that forwards connections, so it may not be an address of this host.
         server = RendezvousHTTPServer((host if _is_loopback(host) else "", cluster.port), RendezvousHandler, 0)
     except OSError as error:
         raise PeerError(
-            f"the chief cannot listen at {cluster.address}, where the others look for it: {error}. Is another training "
-            "running with the same addresses? Choose another port."
+            f"the chief cannot listen at {cluster.address}, where the others expect it: {error}. Is another training "
+            "run using the same addresses? Choose another port."
         ) from error
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), name="horovod-rendezvous", daemon=True)
@@ -147,13 +147,13 @@ def rendezvous_server(cluster: Cluster) -> Iterator[None]:
 
 @attrs.frozen
 class Board:
-    """Where the processes leave notes for each other: a rendezvous server of Horovod.
+    """A bulletin board on Horovod's rendezvous server, where processes leave notes for each other.
 
     Args:
-        host: where the server is.
-        port: its port.
-        rank: the number of this process.
-        names: what messages call the processes, by rank.
+        host: the host of the server.
+        port: the port of the server.
+        rank: the rank of this process.
+        names: the names of the processes in messages, by rank.
         number: how many times this process has joined others before.
     """
 
@@ -172,13 +172,13 @@ class Board:
         cluster: Cluster | None = None,
         environ: Mapping[str, str] = os.environ,
     ) -> Board | None:
-        """Return the board that the environment tells of, or None: under MPI there is none.
+        """Return the board that the environment specifies; None under MPI, which has no rendezvous server.
 
         Args:
-            rank: the number of this process.
-            world_size: how many there are.
+            rank: the rank of this process.
+            world_size: the number of processes.
             number: as for the class.
-            cluster: the addresses of the processes, if they are known.
+            cluster: the cluster, if known, whose addresses become the names.
             environ: the environment of this process.
         """
         if _OF_HOROVODRUN not in environ:
@@ -193,13 +193,13 @@ class Board:
         )
 
     def meet(self, timeouts: Timeouts) -> None:
-        """Wait until all processes are there.
+        """Wait until all processes have arrived.
 
         Args:
-            timeouts: how long to wait for the last one, and until the log tells of it.
+            timeouts: how long to wait for the last process, and when to log a warning.
 
         Raises:
-            PeerError: if they have not come by then; it names those who are missing.
+            PeerError: if a process does not arrive in time; the message names the missing processes.
         """
         start = time.monotonic()
         next_report = start + timeouts.late_warning
@@ -211,8 +211,8 @@ class Board:
                 return
             if now - start > timeouts.start:
                 raise PeerError(
-                    f"rank {self.rank} has waited for {timeouts.start:.0f} s, but {reason}. Have they all been "
-                    "started, and can they reach each other? timeouts=tpk.Timeouts(start=<seconds>) gives them longer."
+                    f"rank {self.rank} has waited for {timeouts.start:.0f} s, but {reason}. Check that all processes "
+                    "were started and can reach each other, or wait longer: timeouts=tpk.Timeouts(start=<seconds>)."
                 )
             if now > next_report:
                 next_report += timeouts.late_warning
@@ -220,26 +220,26 @@ class Board:
             clock.wait(_SECONDS_BETWEEN_LOOKS)
 
     def tell_waiting(self, waits: bool) -> None:
-        """Tell whether this process waits for others."""
+        """Publish whether this process is waiting for others."""
         with suppress(OSError):
             self._request("PUT", "waiting", self.rank, b"yes" if waits else b"no")
 
     def late(self) -> list[str]:
-        """Return the names of the processes that have not told that they wait; none if nobody answers."""
+        """Return the names of the processes that are not waiting; an empty list if the server does not answer."""
         with suppress(OSError):
             waits = [self._request("GET", "waiting", rank) == b"yes" for rank in range(len(self.names))]
             return [name for name, each in zip(self.names, waits, strict=True) if not each]
         return []
 
     def _look(self) -> str | None:
-        """Say that this process is there; return None if all are, else what is not as it should be."""
+        """Announce this process; return None if all processes have arrived, or else what is missing."""
         try:
-            # Each time, since the chief may have served the meeting before when it was said last.
+            # Repeat the announcement: the last one may have reached the chief's server of an earlier rendezvous.
             self._request("PUT", "here", self.rank, b"yes")
             missing = [name for rank, name in enumerate(self.names) if self._request("GET", "here", rank) is None]
         except OSError as error:
             return f"the chief does not answer at {self.host}:{self.port} ({error})"
-        return f"{', '.join(missing)} {'has' if len(missing) == 1 else 'have'} not come" if missing else None
+        return f"{', '.join(missing)} {'has' if len(missing) == 1 else 'have'} not arrived" if missing else None
 
     def _request(self, method: str, what: str, rank: int, data: bytes | None = None) -> bytes | None:
         url = f"http://{self.host}:{self.port}/tpk_{what}_{self.number}/{rank}"
@@ -254,7 +254,7 @@ class Board:
                 return None
             raise
         except http.client.HTTPException as error:
-            raise OSError(f"what answers there is no rendezvous server: {error!r}") from error
+            raise OSError(f"the server at this address is not a rendezvous server: {error!r}") from error
 
 
 _without_proxies = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -279,7 +279,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _interface_of(host: str) -> str | None:
-    """Return the network interface that has the address of `host`, or None if this machine has none with it."""
+    """Return the network interface with the address of `host`, or None if this machine does not have it."""
     ip = _ip_of(host)
     for name, addresses in psutil.net_if_addrs().items():
         if any(address.family == socket.AF_INET and address.address == ip for address in addresses):

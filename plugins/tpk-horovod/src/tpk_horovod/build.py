@@ -1,4 +1,4 @@
-"""``python -m tpk_horovod.build``: build Horovod for the TensorFlow that is installed, install it, and prove it."""
+"""``python -m tpk_horovod.build``: build Horovod for the installed TensorFlow, install it, and test it."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command.
 
     Args:
-        argv: the arguments; by default those of the process.
+        argv: the arguments; by default `sys.argv[1:]`.
 
     Returns:
-        The exit status: 0 if Horovod is installed and works, 1 after an error, which stands on stderr.
+        The exit status: 0 if Horovod is installed and works, 1 after an error, which is printed to stderr.
     """
     arguments = _parser().parse_args(argv)
     try:
@@ -46,24 +46,26 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def cache_directory() -> Path:
-    """Return where wheels are kept: below ``XDG_CACHE_HOME`` or, on Linux, ``~/.cache``."""
+    """Return the directory for cached wheels: below ``XDG_CACHE_HOME`` or, on Linux, ``~/.cache``."""
     return platformdirs.user_cache_path("tpk-horovod", appauthor=False)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tpk_horovod.build",
-        description=f"Build Horovod {HOROVOD_VERSION} for the TensorFlow that is installed for {sys.executable}, "
-        "install it there, and prove it by two processes that sum a tensor. The wheel is kept, so that it is built but "
-        "once for a combination of versions and options. Needs a C++17 compiler, CMake and make; all else is installed "
-        "in a temporary place. What Horovod's own build takes from the environment, such as HOROVOD_NCCL_HOME or "
-        "HOROVOD_BUILD_ARCH_FLAGS, it takes here, too.",
+        description=f"Build Horovod {HOROVOD_VERSION} for the TensorFlow installed for {sys.executable}, install it "
+        "there, and test it with two processes that sum a tensor. The wheel is cached, so it is built only once for a "
+        "combination of versions and options. Needs a C++17 compiler, CMake and make; everything else is installed in "
+        "a temporary directory. The environment variables of Horovod's own build, such as HOROVOD_NCCL_HOME and "
+        "HOROVOD_BUILD_ARCH_FLAGS, have the same effect here.",
     )
-    parser.add_argument("--mpi", action="store_true", help="with MPI, besides Gloo")
-    parser.add_argument("--nccl", action="store_true", help="with NCCL between GPUs; needs CUDA and NCCL")
-    parser.add_argument("--jobs", metavar="N", type=int, default=os.cpu_count() or 1, help="compilers at once")
+    parser.add_argument("--mpi", action="store_true", help="build with MPI in addition to Gloo")
+    parser.add_argument("--nccl", action="store_true", help="build with NCCL; needs CUDA and NCCL")
+    parser.add_argument(
+        "--jobs", metavar="N", type=int, default=os.cpu_count() or 1, help="number of parallel compilers"
+    )
     parser.add_argument("--sdist", metavar="FILE", type=Path, help="Horovod's sdist; by default, pip downloads it")
-    parser.add_argument("--rebuild", action="store_true", help="build it even if the wheel is there already")
+    parser.add_argument("--rebuild", action="store_true", help="build even if the wheel is in the cache")
     return parser
 
 
@@ -81,18 +83,18 @@ def _build_install_prove(arguments: argparse.Namespace) -> None:
         if wheel is None:
             wheel = _built(arguments, tensorflow, options, place, cache, Path(temporary))
         else:
-            _say(f"Horovod was built for TensorFlow {tensorflow.version} before: {wheel}")
+            _say(f"using the cached wheel for TensorFlow {tensorflow.version}: {wheel}")
             place.make()
-        # This pip installs for the interpreter that runs, which needs none of its own.
+        # This pip installs into the environment of the running interpreter, which may not have pip.
         place.pip(
             ["--python", sys.executable, "install", "--force-reinstall", "--no-deps", str(wheel)],
             f"{wheel} could not be installed",
         )
         place.pip(
-            ["--python", sys.executable, "install", str(wheel)], "what Horovod needs to run could not be installed"
+            ["--python", sys.executable, "install", str(wheel)], "the dependencies of Horovod could not be installed"
         )
     prove()
-    _say(f"Horovod {HOROVOD_VERSION} is installed, and two processes have summed a tensor by it")
+    _say(f"Horovod {HOROVOD_VERSION} is installed, and two processes have summed a tensor with it")
 
 
 def _built(
@@ -103,7 +105,7 @@ def _built(
     cache: Path,
     temporary: Path,
 ) -> Path:
-    """Build the wheel, and keep it."""
+    """Build the wheel, and add it to the cache."""
     tools = find_tools(options, tensorflow)
     started = time.monotonic()
     (cache / "build.log").unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Target and tools of a build: the TensorFlow that Horovod is built for, and the compiler and CMake of this machine."""
+"""Target and tools of a build: the installed TensorFlow, and the compiler and CMake of this machine."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ import attrs
 from tpk.errors import TpkError
 
 HOROVOD_VERSION = "0.28.1"
-"""The last release there has been."""
+"""The latest release."""
 
 RECIPE = 1
-"""Changes whenever what is built from the same sources does."""
+"""Must be incremented when the same sources give a different wheel."""
 
 OLDEST_CMAKE = (3, 13)
 _CXX_17 = '#include <optional>\nstatic_assert(__cplusplus >= 201703L, "C++17");\nint main() {}\n'
@@ -40,7 +40,7 @@ print(json.dumps({
 
 
 class BuildError(TpkError, RuntimeError):
-    """Horovod cannot be built here; the message has the command that helps."""
+    """Raised when Horovod cannot be built on this machine; the message gives a command that helps."""
 
 
 @attrs.frozen
@@ -50,7 +50,7 @@ class InstalledTensorFlow:
     Attributes:
         version: such as ``"2.21.0"``.
         include: the directory of its headers.
-        flags: how C++ has to be compiled for it: the standard, and the ABI of the standard library.
+        flags: the required compiler flags: the C++ standard, and the ABI of the standard library.
         cuda: whether it was built with CUDA.
     """
 
@@ -62,11 +62,11 @@ class InstalledTensorFlow:
 
 @attrs.frozen
 class Options:
-    """What Horovod communicates by; Gloo always.
+    """The communication libraries of a build, in addition to Gloo.
 
     Attributes:
-        mpi: whether by MPI, too.
-        nccl: whether by NCCL between GPUs.
+        mpi: whether to build with MPI.
+        nccl: whether to build with NCCL, for GPUs.
     """
 
     mpi: bool = False
@@ -74,7 +74,7 @@ class Options:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment variables by which Horovod's build is told."""
+        """The environment variables that configure Horovod's build."""
         return {
             "HOROVOD_WITH_TENSORFLOW": "1",
             "HOROVOD_WITH_GLOO": "1",
@@ -86,14 +86,14 @@ class Options:
 
 
 def installed_tensorflow(python: str = sys.executable) -> InstalledTensorFlow:
-    """Return the TensorFlow of an interpreter, which is imported in another process.
+    """Return the TensorFlow of an interpreter, by importing it in another process.
 
     Raises:
-        BuildError: if there is none, or it cannot be imported.
+        BuildError: if TensorFlow is not installed or cannot be imported.
     """
     install = f"Install it, for example: {install_command('tensorflow', python)}"
     if python == sys.executable and importlib.util.find_spec("tensorflow") is None:
-        raise BuildError(f"TensorFlow is not installed, and Horovod has to be built for one. {install}")
+        raise BuildError(f"TensorFlow is not installed, and Horovod must be built for it. {install}")
     described = subprocess.run(
         [python, "-c", _DESCRIBE],
         capture_output=True,
@@ -102,17 +102,17 @@ def installed_tensorflow(python: str = sys.executable) -> InstalledTensorFlow:
     )
     if described.returncode:
         last = described.stderr.strip().rpartition("\n")[2]
-        raise BuildError(f"TensorFlow cannot be imported, so that Horovod cannot be built for it ({last}). {install}")
+        raise BuildError(f"TensorFlow cannot be imported, so Horovod cannot be built for it ({last}). {install}")
     return InstalledTensorFlow(**json.loads(described.stdout.strip().rpartition("\n")[2]))
 
 
 def cache_key(tensorflow: InstalledTensorFlow, options: Options, environ: Mapping[str, str] = os.environ) -> str:
-    """Return the name under which a wheel is kept: the same for whom the same wheel will do.
+    """Return the cache key of a wheel: builds with the same key can share it.
 
     Args:
-        tensorflow: for which it is.
-        options: what it communicates by.
-        environ: the environment, of which the settings of a build are a part.
+        tensorflow: the target.
+        options: the options of the build.
+        environ: the environment, which contains settings of the build.
     """
     settings = sorted((name, value) for name, value in environ.items() if _OF_THE_BUILD.match(name))
     rest = json.dumps([RECIPE, tensorflow.flags, tensorflow.cuda, settings])
@@ -130,26 +130,26 @@ def cache_key(tensorflow: InstalledTensorFlow, options: Options, environ: Mappin
 
 
 def install_command(package: str, python: str = sys.executable) -> str:
-    """Return how a package is installed in this environment, for messages."""
-    # To look for the module would have setuptools warn about distutils.
+    """Return the command that installs a package in this environment, for messages."""
+    # Searching for the module would make setuptools warn about distutils.
     if any(importlib.metadata.distributions(name="pip")):
         return f"{python} -m pip install {package}"
     return f"uv pip install --python {python} {package}"
 
 
 def kept_wheel(directory: Path) -> Path | None:
-    """Return the wheel that is in a directory of the cache."""
+    """Return the wheel in a directory of the cache, if any."""
     return next(iter(sorted(directory.glob("horovod-*.whl"))), None)
 
 
 @attrs.frozen
 class Tools:
-    """What was found.
+    """The build tools of this machine.
 
     Attributes:
-        compiler: the C++ compiler.
-        cmake: the program.
-        cmake_version: its version.
+        compiler: the path of the C++ compiler.
+        cmake: the path of CMake.
+        cmake_version: the version of CMake.
     """
 
     compiler: str
@@ -158,27 +158,27 @@ class Tools:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment variables by which the build uses them."""
+        """The environment variables that make the build use these tools."""
         environment = {"CXX": self.compiler, "HOROVOD_CMAKE": self.cmake}
         if self.cmake_version >= (4,):
-            # The Gloo in Horovod's sdist asks for compatibility with CMake 2.8, which 4 has not any more.
+            # The Gloo in Horovod's sdist requires compatibility with CMake 2.8, which CMake 4 no longer supports.
             environment["CMAKE_POLICY_VERSION_MINIMUM"] = "3.5"
         return environment
 
 
 def find_tools(options: Options, tensorflow: InstalledTensorFlow, environ: Mapping[str, str] = os.environ) -> Tools:
-    """Find what the build needs.
+    """Find the tools that the build needs.
 
     Raises:
-        BuildError: if something is missing.
+        BuildError: if a tool is missing or too old.
     """
     compiler = _compiler(environ)
     cmake, version = _cmake(environ)
     if shutil.which("make", path=environ.get("PATH")) is None:
-        raise BuildError(f"there is no make, which CMake needs. Install it: {_of_the_system('make')}")
+        raise BuildError(f"make, which CMake needs, is not in PATH. Install it: {_of_the_system('make')}")
     if options.mpi and shutil.which(environ.get("MPICXX", "mpicxx"), path=environ.get("PATH")) is None:
         raise BuildError(
-            f"--mpi needs the compiler of an MPI, mpicxx, which is not in PATH. Install one: "
+            f"--mpi needs an MPI compiler, mpicxx, which is not in PATH. Install one: "
             f"{_of_the_system('libopenmpi-dev openmpi-bin', 'open-mpi')}"
         )
     if options.nccl:
@@ -191,7 +191,7 @@ def _compiler(environ: Mapping[str, str]) -> str:
     found = next(filter(None, (shutil.which(name, path=environ.get("PATH")) for name in names)), None)
     install = _of_the_system("g++", "gcc")
     if found is None:
-        raise BuildError(f"there is no C++ compiler ({', '.join(names)}) in PATH. Install one: {install}")
+        raise BuildError(f"no C++ compiler ({', '.join(names)}) was found in PATH. Install one: {install}")
     tried = subprocess.run(
         [found, "-std=c++17", "-fsyntax-only", "-x", "c++", "-"],
         input=_CXX_17,
@@ -203,7 +203,7 @@ def _compiler(environ: Mapping[str, str]) -> str:
         last = tried.stderr.strip().partition("\n")[0]
         raise BuildError(
             f"the C++ compiler {found} does not compile C++17, which TensorFlow's headers need ({last}). Install a "
-            f"newer one, such as GCC 9: {install}; or name another one by the environment variable CXX."
+            f"newer one, such as GCC 9: {install}; or set the environment variable CXX to another compiler."
         )
     return found
 
@@ -214,11 +214,11 @@ def _cmake(environ: Mapping[str, str]) -> tuple[str, tuple[int, ...]]:
     install = f"{install_command('cmake')}, or {_of_the_system('cmake')}"
     oldest = ".".join(map(str, OLDEST_CMAKE))
     if found is None:
-        raise BuildError(f"there is no {name} in PATH; {oldest} or newer is needed. Install it: {install}")
+        raise BuildError(f"{name} was not found in PATH; {oldest} or newer is needed. Install it: {install}")
     told = subprocess.run([found, "--version"], capture_output=True, text=True, env=dict(environ)).stdout
     version = re.search(r"version (\d+(?:\.\d+)+)", told)
     if version is None:
-        raise BuildError(f"{found} does not tell its version: {told[:200]!r}. Install CMake: {install}")
+        raise BuildError(f"{found} --version does not print a version: {told[:200]!r}. Install CMake: {install}")
     numbers = tuple(map(int, version[1].split(".")))
     if numbers < OLDEST_CMAKE:
         raise BuildError(f"{found} is version {version[1]}, but {oldest} or newer is needed. Install it: {install}")
@@ -228,19 +228,19 @@ def _cmake(environ: Mapping[str, str]) -> tuple[str, tuple[int, ...]]:
 def _check_cuda(tensorflow: InstalledTensorFlow, environ: Mapping[str, str]) -> None:
     if not tensorflow.cuda:
         raise BuildError(
-            f"--nccl needs a TensorFlow with CUDA, but {tensorflow.version} here has none. Install it: "
+            f"--nccl needs TensorFlow with CUDA, but {tensorflow.version} was built without it. Install it: "
             + install_command(f"'tensorflow[and-cuda]=={tensorflow.version}'")
         )
     home = environ.get("HOROVOD_CUDA_HOME", "/usr/local/cuda")
     if not os.path.isdir(os.path.join(home, "include")):
         raise BuildError(
-            f"--nccl needs the CUDA toolkit, but there is no {home}/include. Install it, or name its directory by the "
-            "environment variable HOROVOD_CUDA_HOME; and that of NCCL by HOROVOD_NCCL_HOME."
+            f"--nccl needs the CUDA toolkit, but {home}/include does not exist. Install it, or set the environment "
+            "variable HOROVOD_CUDA_HOME to its directory, and HOROVOD_NCCL_HOME to the directory of NCCL."
         )
 
 
 def _of_the_system(debian: str, brew: str | None = None) -> str:
-    """Return the command that installs a package of the system."""
+    """Return the command that installs a system package."""
     if sys.platform == "darwin":
         return f"brew install {brew or debian}"
     if shutil.which("dnf"):

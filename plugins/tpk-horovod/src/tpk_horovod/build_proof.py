@@ -1,4 +1,4 @@
-"""Proof that the installed Horovod works: processes on this host, by `horovodrun`, sum and broadcast tensors."""
+"""Test of the installed Horovod: `horovodrun` starts processes on this host that sum and broadcast tensors."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ PROCESSES = 2
 
 
 def prove(python: str = sys.executable, timeout: float = 300.0) -> None:
-    """Run this file in two processes that talk over the loopback interface.
+    """Run this file in two processes that communicate over the loopback interface.
 
     Args:
         python: the interpreter that has Horovod.
-        timeout: how long it may take, in seconds; to import TensorFlow takes most of it.
+        timeout: the time limit in seconds; importing TensorFlow takes most of the time.
 
     Raises:
-        BuildError: if it fails.
+        BuildError: if the test fails.
     """
     command = [python, "-m", "horovod.runner.launch", "-np", str(PROCESSES), "--gloo", "--network-interfaces", "lo"]
     command += [python, "-m", "tpk_horovod.build_proof"]
@@ -27,10 +27,10 @@ def prove(python: str = sys.executable, timeout: float = 300.0) -> None:
     try:
         ended = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **settings}, timeout=timeout)
     except subprocess.TimeoutExpired as error:
-        raise BuildError(f"by Horovod, two processes of this host did not sum a tensor in {timeout:g} s.") from error
+        raise BuildError(f"two processes on this host did not sum a tensor with Horovod in {timeout:g} s.") from error
     if ended.returncode or ended.stdout.count("sums and broadcasts") != PROCESSES:
         raise BuildError(
-            "Horovod is installed, but two processes on this host could not sum a tensor by it:\n"
+            "Horovod is installed, but two processes on this host could not sum a tensor with it:\n"
             + (ended.stdout + ended.stderr)[-3000:]
         )
 

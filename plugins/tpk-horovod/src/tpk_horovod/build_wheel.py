@@ -1,4 +1,4 @@
-"""Wheel of Horovod: built of its sdist, with what has to be changed there, in a place of its own that has the tools."""
+"""Build a wheel of Horovod from its patched sdist, in a separate virtual environment with the build tools."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ REQUIREMENT = f"horovod=={HOROVOD_VERSION}"
 SDIST_ONLY = "download --no-binary :all: --no-deps"
 
 XLA_OPS = "xla_mpi_ops.cc"
-"""Horovod's ops for programs that XLA compiles; everything else works without them."""
+"""Horovod's ops for functions that XLA compiles; everything else works without them."""
 
 _HEADER = re.compile(r'^\s*#include "(tensorflow/[^"]+)"', re.MULTILINE)
 
 
 class BuildPlace:
-    """A virtual environment for building: it has pip and the tools, and sees the packages of this one.
+    """A virtual environment for building, with pip, the build tools, and access to the packages of this environment.
 
     Args:
-        directory: where it is made.
-        log: the file to which what the tools say is appended.
+        directory: the directory of the environment.
+        log: the file to which the output of the tools is appended.
     """
 
     def __init__(self, directory: Path, log: Path) -> None:
@@ -39,10 +39,10 @@ class BuildPlace:
         self._python = str(directory / "bin" / "python")
 
     def make(self) -> None:
-        """Make it, without the tools.
+        """Create the environment, without the build tools.
 
         Raises:
-            BuildError: if this Python can make none with pip.
+            BuildError: if this Python cannot create an environment with pip.
         """
         if importlib.util.find_spec("ensurepip") is not None:
             command = [sys.executable, "-m", "venv", str(self._directory)]
@@ -50,11 +50,11 @@ class BuildPlace:
             command = [uv, "venv", "--seed", "--python", sys.executable, str(self._directory)]
         else:
             raise BuildError(
-                "Python's ensurepip is missing, so that no place to build in can be made. Install it: apt-get install "
-                "python3-venv; or install uv: pip install uv"
+                "Python's ensurepip is missing, so a virtual environment for the build cannot be created. Install it: "
+                "apt-get install python3-venv; or install uv: pip install uv"
             )
-        self._run(command, "a virtual environment to build in could not be made")
-        # Behind its own packages, so that its setuptools is not that of the user.
+        self._run(command, "a virtual environment for the build could not be created")
+        # After its own packages, so that its own setuptools is used instead of the user's.
         site = subprocess.run(
             [self._python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
             capture_output=True,
@@ -65,23 +65,23 @@ class BuildPlace:
         Path(site, "seen_packages.pth").write_text("".join(f"{path}\n" for path in seen))
 
     def add_tools(self) -> None:
-        """Install the tools.
+        """Install the build tools.
 
         Raises:
-            BuildError: if pip cannot get them.
+            BuildError: if pip cannot install them.
         """
-        self.pip(["install", "--ignore-installed", *PYTHON_TOOLS], "the tools of the build could not be installed")
+        self.pip(["install", "--ignore-installed", *PYTHON_TOOLS], "the build tools could not be installed")
 
     def pip(self, arguments: Sequence[str], failure: str, environment: Mapping[str, str] | None = None) -> None:
         """Run pip.
 
         Args:
-            arguments: after ``pip``.
-            failure: what it means if it fails.
-            environment: variables besides those of this process.
+            arguments: the arguments of pip.
+            failure: the error message if pip fails.
+            environment: additional environment variables.
 
         Raises:
-            BuildError: if it fails.
+            BuildError: if pip fails.
         """
         quiet = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
         self._run([self._python, "-m", "pip", *arguments], failure, {**quiet, **(environment or {})})
@@ -91,7 +91,7 @@ class BuildPlace:
             log.write(f"\n$ {' '.join(command)}\n")
             log.flush()
             begun = log.tell()
-            # A PYTHONPATH would come before the tools.
+            # PYTHONPATH would take precedence over the build tools.
             variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
             status = subprocess.run(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**variables, **(environment or {})}
@@ -115,23 +115,23 @@ def build_wheel(
     """Build the wheel.
 
     Args:
-        tensorflow: for which it is.
-        options: what it communicates by.
-        tools: those of the machine.
-        place: where it is built; it has the tools of Python.
+        tensorflow: the target.
+        options: the options of the build.
+        tools: the build tools of the machine.
+        place: the virtual environment, with the Python build tools.
         directory: an empty directory for the sources and the wheel.
-        sdist: Horovod's sdist; None takes it through pip.
-        jobs: how many compilers run at once.
-        say: is told what happens.
+        sdist: Horovod's sdist; None to download it with pip.
+        jobs: the number of parallel compilers.
+        say: prints progress messages.
 
     Returns:
         The wheel, in `directory`.
 
     Raises:
-        BuildError: if it cannot be built.
+        BuildError: if the build fails.
     """
     if sdist is None:
-        say(f"pip downloads {REQUIREMENT}")
+        say(f"downloading {REQUIREMENT} with pip")
         place.pip(
             [*SDIST_ONLY.split(), "--no-build-isolation", "-d", str(directory), REQUIREMENT],
             f"pip could not download {REQUIREMENT}",
@@ -143,9 +143,9 @@ def build_wheel(
     leave_out_debug_info(sources)
     header = missing_header(sources, tensorflow, tools.compiler)
     if header is not None:
-        say(f"TensorFlow {tensorflow.version} has no {header}: Horovod's ops for XLA are left out")
+        say(f"TensorFlow {tensorflow.version} has no {header}: building without Horovod's ops for XLA")
         leave_out_xla(sources)
-    say(f"Horovod is built with {tools.compiler} and CMake {'.'.join(map(str, tools.cmake_version))}; some minutes")
+    say(f"building with {tools.compiler} and CMake {'.'.join(map(str, tools.cmake_version))}; this takes minutes")
     place.pip(
         ["wheel", "--no-build-isolation", "--no-deps", "--no-cache-dir", "-w", str(directory), str(sources)],
         "Horovod could not be built",
@@ -153,7 +153,7 @@ def build_wheel(
             **options.environment,
             **tools.environment,
             "MAKEFLAGS": f"-j{jobs}",
-            # Headers of its Gloo count on another one to include this, which those of GCC 13 do no more.
+            # Gloo's headers rely on standard headers to include <cstdint>, which GCC 13 no longer does.
             "CXXFLAGS": f"{os.environ.get('CXXFLAGS', '')} -include cstdint".strip(),
         },
     )
@@ -163,7 +163,7 @@ def build_wheel(
 
 
 def keep(wheel: Path, directory: Path) -> Path:
-    """Copy a wheel into a directory of the cache, where nobody ever sees a part of it."""
+    """Copy a wheel atomically into a directory of the cache."""
     directory.mkdir(parents=True, exist_ok=True)
     descriptor, part = tempfile.mkstemp(dir=directory)
     os.close(descriptor)
@@ -173,12 +173,12 @@ def keep(wheel: Path, directory: Path) -> Path:
 
 
 def missing_header(sources: Path, tensorflow: InstalledTensorFlow, compiler: str) -> str | None:
-    """Return the first header that Horovod's XLA ops need, directly or by others, and TensorFlow has not; or None.
+    """Return the first TensorFlow header that Horovod's XLA ops include, also indirectly, and that is missing; or None.
 
     Args:
         sources: the directory of the unpacked sdist.
-        tensorflow: whose headers are looked for.
-        compiler: looks for them.
+        tensorflow: the TensorFlow that should have the headers.
+        compiler: the compiler that resolves the includes.
     """
     headers = _HEADER.findall((sources / "horovod" / "tensorflow" / XLA_OPS).read_text())
     for header in headers:
@@ -198,10 +198,10 @@ def missing_header(sources: Path, tensorflow: InstalledTensorFlow, compiler: str
 
 
 def leave_out_xla(sources: Path) -> None:
-    """Change the build so that it leaves out the XLA ops.
+    """Patch the build to exclude the XLA ops.
 
     Raises:
-        BuildError: if these are not the sources that this was written for.
+        BuildError: if the sources are from an unsupported version of Horovod.
     """
     _replace(
         sources / "horovod" / "tensorflow" / "CMakeLists.txt",
@@ -211,20 +211,20 @@ def leave_out_xla(sources: Path) -> None:
 
 
 def leave_out_debug_info(sources: Path) -> None:
-    """Change the build so that it makes no debugging information: two fifths of the time, and most of the wheel.
+    """Patch the build to omit debugging information, which takes 40% of the time and most of the wheel.
 
     Raises:
-        BuildError: if these are not the sources that this was written for.
+        BuildError: if the sources are from an unsupported version of Horovod.
     """
     optimized = 'string(REPLACE "-O2" "-O3" CMAKE_CXX_FLAGS_RELWITHDEBINFO "${CMAKE_CXX_FLAGS_RELWITHDEBINFO}")\n'
     _replace(sources / "CMakeLists.txt", optimized, 'set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O3 -DNDEBUG")\n')
 
 
 def spare_distutils(sources: Path) -> None:
-    """Have `horovodrun` find programs without distutils, which Python has no more from 3.12 on.
+    """Patch `horovodrun` to find programs without distutils, which Python 3.12 removed.
 
     Raises:
-        BuildError: if these are not the sources that this was written for.
+        BuildError: if the sources are from an unsupported version of Horovod.
     """
     _replace(
         sources / "horovod" / "runner" / "js_run.py",
@@ -237,11 +237,11 @@ def _unpacked(sdist: Path, directory: Path) -> Path:
     """Unpack an sdist, and return the directory of the sources.
 
     Raises:
-        BuildError: if it is none.
+        BuildError: if the file is not an sdist.
     """
     try:
         with tarfile.open(sdist) as archive:
-            # Older patch releases of Python 3.10 and 3.11 have no filters.
+            # Older patch releases of Python 3.10 and 3.11 do not have extraction filters.
             archive.extractall(directory, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     except (OSError, tarfile.TarError) as error:
         raise BuildError(
@@ -251,17 +251,17 @@ def _unpacked(sdist: Path, directory: Path) -> Path:
 
 
 def _advice(said: str) -> str:
-    """Return what to do about a failure, if what was said tells."""
+    """Return advice about a failure, if the output of the tools explains it."""
     if "connection" in said.lower() or "No matching distribution" in said or "name resolution" in said:
         return (
-            ": is there a network? Behind a proxy set HTTPS_PROXY, for a mirror PIP_INDEX_URL. Without a network, give "
-            f"--sdist the file that `pip {SDIST_ONLY} {REQUIREMENT}` gets elsewhere, and have pip "
-            f"find {', '.join(PYTHON_TOOLS)} in a directory by PIP_NO_INDEX=1 and PIP_FIND_LINKS."
+            ": is the network available? Set HTTPS_PROXY for a proxy, PIP_INDEX_URL for a mirror. Without a network, "
+            f"pass --sdist the file that `pip {SDIST_ONLY} {REQUIREMENT}` downloads on another machine, and set "
+            f"PIP_NO_INDEX=1 and PIP_FIND_LINKS to a directory with {', '.join(PYTHON_TOOLS)}."
         )
     if "No space left" in said:
-        return ": the disk is full; the environment variable TMPDIR names another one for the gigabyte of a build."
+        return ": the disk is full; set the environment variable TMPDIR to a directory with a gigabyte of free space."
     if "Killed signal" in said or ("cc1plus" in said and "fatal error: Killed" in said):
-        return ": the memory did not suffice; fewer compilers at once need less: --jobs 1"
+        return ": out of memory; use fewer parallel compilers: --jobs 1"
     return "."
 
 
@@ -272,5 +272,5 @@ def _last_lines(text: str, count: int = 25) -> str:
 def _replace(path: Path, old: str, new: str) -> None:
     text = path.read_text() if path.exists() else ""
     if text.count(old) != 1:
-        raise BuildError(f"{path} has not the line {old.strip()!r}: these are not the sources of a known Horovod.")
+        raise BuildError(f"{path} lacks the line {old.strip()!r}: this version of Horovod is not supported.")
     path.write_text(text.replace(old, new))

@@ -1,12 +1,12 @@
-"""Trainings that go on when processes die or join, by Horovod's elastic mode.
+"""Training that continues when processes die or join, with Horovod's elastic mode.
 
-`horovodrun` keeps track of the hosts, starts processes on new ones, and tells those that run. When a process is gone,
-or hosts have been added, the training of the others ends; Horovod is initialized anew with those that are there now;
-and the training begins again, from its last checkpoint: that is what is committed.
+`horovodrun` keeps track of the hosts, starts processes on new hosts, and notifies the running processes. When a process
+dies or hosts are added, training stops in the remaining processes, Horovod is initialized again with the current
+processes, and training resumes from the last checkpoint, which is the committed state.
 
-The training function is called once for each of these rounds, so it makes all that it needs anew: the model, the data,
-the callbacks, the config. It has a `run_dir` that all hosts share, since any process may be the next chief, and
-``resume="auto"``.
+The training function is called once for each of these rounds, so it must create the model, the data, the callbacks and
+the config each time. It needs ``resume="auto"``, and a `run_dir` that all hosts share, because any process can become
+the next chief.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ def is_elastic() -> bool:
 
 
 def run_elastic(train: Callable[[], T]) -> T:
-    """Train while processes come and go.
+    """Train while processes join and leave.
 
-    A process that dies costs what has been trained since the last checkpoint. When processes are added, or one is told
-    to end by SIGTERM or SIGUSR1, the others take a checkpoint of that moment first. If the number of processes is
-    another one than that of the checkpoint, the data starts from its beginning.
+    If a process dies, the steps since the last checkpoint are lost. If processes are added, or a process receives
+    SIGTERM or SIGUSR1, a checkpoint is saved first. If the number of processes differs from the checkpoint, the data
+    starts from the beginning.
 
     Args:
         train: trains with the strategy `horovod`, in a `run_dir` that all hosts share, with ``resume="auto"`` and a
-            `ModelSaver`. It is called again and again, until a training has come to its end.
+            `ModelSaver`. It is called repeatedly, until training completes.
 
     Returns:
-        What `train` returned in the end.
+        The result of the last call of `train`.
 
     Raises:
         ConfigError: if the process was not started by `horovodrun` in elastic mode.
-        PeerError: if several rounds, one after the other, failed before their first step.
-        Exception: what `train` raised, if it was not another process that was to blame.
+        PeerError: if several consecutive rounds failed before their first step.
+        Exception: any error of `train` that was not caused by another process.
 
     Example:
         ```python
@@ -76,7 +76,7 @@ def run_elastic(train: Callable[[], T]) -> T:
     global _round
     if not is_elastic():
         raise tpk.ConfigError(
-            "run_elastic needs the elastic mode of horovodrun, which this process was not started in. Start it with "
+            "run_elastic needs the elastic mode of horovodrun, but this process was started without it. Start it with "
             "`horovodrun -np 2 --min-np 1 --host-discovery-script ./hosts.sh python script.py`."
         )
     load_horovod()
@@ -96,7 +96,7 @@ def run_elastic(train: Callable[[], T]) -> T:
 
     _round = Round()
     try:
-        # There is nothing to reset: the strategy has shut Horovod down, and initializes it anew.
+        # The reset function does nothing: the strategy has shut Horovod down, and initializes it again.
         result: T = run_fn(train_a_round, lambda: None)(_round)
     finally:
         _round = None
@@ -104,14 +104,14 @@ def run_elastic(train: Callable[[], T]) -> T:
 
 
 def callbacks_of_round() -> list[tpk.Callback]:
-    """Return the callbacks that a training under `run_elastic` needs."""
+    """Return the callbacks that training under `run_elastic` needs."""
     return [] if _round is None else [Listener(_round)]
 
 
 class Round:
-    """A training from one change of the processes to the next; to Horovod, it is the state that it synchronizes.
+    """The training between two changes of the processes; to Horovod, it is the state to synchronize.
 
-    There is nothing to synchronize besides what the training does by itself when it resumes.
+    Resuming already synchronizes the processes, so the methods for this do nothing.
     """
 
     def __init__(self) -> None:
@@ -120,41 +120,41 @@ class Round:
         self._was_told_to_end = False
         self._fruitless = 0
 
-    # What Horovod calls.
+    # Called by Horovod:
 
     def sync(self) -> None:
-        """Do nothing: the chief sends what it has restored."""
+        """Do nothing: the chief broadcasts the state that it has restored."""
 
     def restore(self) -> None:
         """Do nothing: the chief restores its last checkpoint."""
 
     def on_reset(self) -> None:
-        """Begin the next round."""
+        """Start the next round."""
         self._trainer, self._hosts_have_changed, self._was_told_to_end = None, False, False
-        logger.warning("the processes of the training have changed; it goes on from its last checkpoint")
+        logger.warning("the processes of this training run have changed; it continues from its last checkpoint")
 
     def on_hosts_updated(self, timestamp: int, result: Any) -> None:
-        """End the training with a checkpoint; called by a thread of Horovod, in the chief only."""
+        """Stop training with a checkpoint; called in a thread of Horovod, in the chief only."""
         self._hosts_have_changed = True
         self._end_if_hosts_have_changed()
 
-    # What the training calls.
+    # Called by the training loop:
 
     def begin(self, trainer: Trainer) -> None:
-        """Take note of the trainer."""
+        """Record the trainer."""
         self._trainer = trainer
         self._end_if_hosts_have_changed()
 
     def step(self, trainer: Trainer) -> None:
-        """Take note that the training advances, and whether it was this process that was told to end."""
+        """Record that training makes progress, and whether this process has received a signal to stop."""
         self._fruitless = 0
         self._was_told_to_end = trainer.loop.stop.signum is not None
 
     def fail(self, error: PeerError) -> None:
-        """Take note that the round has failed because of another process.
+        """Record that the round has failed because of another process.
 
         Raises:
-            PeerError: `error`, if it was not the first in a row.
+            PeerError: `error`, after too many failures in a row.
         """
         self._fruitless += 1
         if self._fruitless > _FRUITLESS_ROUNDS:
@@ -162,17 +162,17 @@ class Round:
 
     @property
     def is_own_end(self) -> bool:
-        """Whether this process is to end, rather than to go on with those that remain."""
+        """Whether this process must end, instead of continuing in the next round."""
         return self._was_told_to_end and not self._hosts_have_changed
 
     def _end_if_hosts_have_changed(self) -> None:
         if self._hosts_have_changed and self._trainer is not None:
-            # As if it were preempted: all processes end after the same step, and save.
+            # Stop like a preempted run: all processes stop after the same step, and a checkpoint is saved.
             self._trainer.loop.stop.set_by_signal(signal.SIGUSR1)
 
 
 class Listener(tpk.Callback):
-    """Tells the round under way what the training does.
+    """Reports the progress of training to the current round.
 
     Args:
         current: the round.
@@ -184,9 +184,9 @@ class Listener(tpk.Callback):
         self._round = current
 
     def before_train(self, trainer: Trainer) -> None:
-        """The training begins."""
+        """Report the start of training."""
         self._round.begin(trainer)
 
     def trigger_step(self, trainer: Trainer) -> None:
-        """A step is done."""
+        """Report a completed step."""
         self._round.step(trainer)

@@ -1,6 +1,6 @@
-"""Failures of other processes: how they reach this one, what they are called then, and when one is given up.
+"""Failures of other processes: how they are detected and reported, and when to stop waiting for a process.
 
-Horovod finds out by itself who is gone, so there is no heartbeat of tpk's own here.
+Horovod itself detects dead processes, so tpk's own heartbeat is not used here.
 """
 
 from __future__ import annotations
@@ -26,18 +26,19 @@ _NO_REASONS = ("Graph execution error", "Detected at", "File ", "Node:", "[[", "
 
 
 class Peers:
-    """The other processes of a training: how long they are waited for, and what it means that they fail.
+    """The other processes of a training run: limits the time spent waiting for them, and translates their failures.
 
-    Horovod notices at once that a process is gone. But one that is alive and never comes would be waited for without
-    end (Horovod's own check for that finds nothing if it runs on Gloo). So this does not wait longer than
-    `Timeouts.barrier`: it shuts Horovod down then, by which whatever waits fails, in all processes.
+    Horovod detects a dead process at once, but waits forever for a process that is alive and does not take part (its
+    stall check does not work with Gloo). This class limits the wait to `Timeouts.barrier`; after that it shuts Horovod
+    down, so that all waiting operations fail, in all processes.
 
     Args:
-        rank: the number of this process.
-        timeouts: how long to wait.
-        shut_down: shuts Horovod down; called by a thread.
-        board: by which the processes tell each other who waits, and so who is late; None if there is none.
-        clock: returns the time, in seconds.
+        rank: the rank of this process.
+        timeouts: the time limits.
+        shut_down: shuts Horovod down; called in a thread.
+        board: where the processes publish whether they are waiting, which shows which one is late; None without a
+            rendezvous server.
+        clock: returns the time in seconds.
     """
 
     def __init__(
@@ -62,19 +63,19 @@ class Peers:
         self._thread.start()
 
     def begin(self) -> None:
-        """Take note that something begins that may wait for others."""
+        """Start timing an operation that may wait for others."""
         self._since = self._clock()
 
     def end(self) -> None:
-        """Take note that it is done."""
+        """Stop timing: the operation is complete."""
         self._since = None
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Within the context, this process may wait for others; what fails because of them is raised as that.
+        """Limit the wait for other processes within the context, and translate errors that they cause.
 
         Raises:
-            PeerError, MismatchError: as `translate_error` says.
+            PeerError, MismatchError: see `translate_error`.
         """
         self.begin()
         try:
@@ -88,44 +89,44 @@ class Peers:
             self.end()
 
     def close(self) -> None:
-        """Wait for nobody any more."""
+        """Stop the thread."""
         self._is_over.set()
         self._thread.join()
 
     def translate_error(self, error: BaseException) -> BaseException | None:
-        """Return what it means that one of Horovod's operations has failed, or None if `error` is something else.
+        """Translate the error of a Horovod operation; return None for all other errors.
 
         Args:
-            error: by which a run of a session failed.
+            error: an error raised by running a session.
 
         Returns:
-            A `PeerError`; or a `MismatchError`, if the processes do not agree about a tensor.
+            A `MismatchError` if the processes have different tensors, otherwise a `PeerError`.
         """
         if not isinstance(error, tf.errors.OpError) or "horovod" not in error.message.lower():
             return None
         reason = _reason(error.message)
         if "Mismatched" in reason:
             return MismatchError(
-                f"the processes of the training do not agree about a tensor: {reason} All of them have to run the same "
-                "script, with the same model."
+                f"the processes of this training run have different tensors: {reason} All processes must run the same "
+                "script with the same model."
             )
         if self._given_up is not None:
             return PeerError(self._given_up)
         return PeerError(
-            f"rank {self._rank} cannot go on: another process of the training is gone, has ended, or does not answer. "
-            f"The log of that process tells why. (Horovod says: {reason})"
+            f"rank {self._rank} cannot continue: another process of this training run has died, has ended, or does not "
+            f"answer. See the log of that process. (Horovod reports: {reason})"
         )
 
     def _watch(self) -> None:
         while not self._is_over.wait(min(1.0, self._timeouts.barrier / 10)):
             since = self._since
             waited = 0.0 if since is None else self._clock() - since
-            # The others wait as long by then as this one does when it asks who is late.
+            # Half the time, so that the others have published that they wait before this process asks who is late.
             self._tell(waited > self._timeouts.late_warning / 2)
             if waited > self._timeouts.barrier:
                 self._given_up = (
-                    f"rank {self._rank} has waited for {waited:.0f} s{self._for_whom()}. What keeps it? "
-                    "timeouts=tpk.Timeouts(barrier=<seconds>) says how long to wait."
+                    f"rank {self._rank} has waited for {waited:.0f} s{self._for_whom()}. Check why it is "
+                    "late, or wait longer: timeouts=tpk.Timeouts(barrier=<seconds>)."
                 )
                 logger.error("%s", self._given_up)
                 self._shut_down()
@@ -145,7 +146,7 @@ class Peers:
 
 
 class PeerErrors(tpk.Callback):
-    """Lets a step that fails because of another process fail with an error that says so, and not wait without end.
+    """Limits how long a step waits for other processes, and explains errors that they cause.
 
     Args:
         peers: the other processes.
@@ -158,20 +159,20 @@ class PeerErrors(tpk.Callback):
 
     @hookimpl(trylast=True)
     def before_run(self, run_context: Any) -> None:
-        """Begin to watch the step, when all that feeds it has come."""
+        """Start timing the step, after its feeds are ready."""
         self._peers.begin()
 
     @hookimpl(tryfirst=True)
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """The step is done."""
+        """Stop timing: the step is complete."""
         self._peers.end()
 
     def translate_error(self, error: BaseException) -> BaseException | None:
-        """Return what `error` means, if it is one of Horovod's."""
+        """Translate errors of Horovod operations; see `Peers.translate_error`."""
         return self._peers.translate_error(error)
 
 
 def _reason(message: str) -> str:
-    """Return the line of a TensorFlow error that is no description of a place."""
+    """Return the first line of a TensorFlow error that does not describe a location in the graph or the code."""
     lines = [line.strip() for line in message.splitlines()]
     return next((line for line in lines if line and not line.startswith(_NO_REASONS)), message)

@@ -1,4 +1,4 @@
-"""Horovod itself: imported when a training needs it, and not before."""
+"""Lazy import of Horovod."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ def load_horovod() -> Any:
 
     Raises:
         PluginImportError: if Horovod is not installed, was built without TensorFlow or for another one, or can
-            communicate neither by Gloo nor by MPI; the message has the command that builds it.
+            communicate neither with Gloo nor with MPI; the message gives the command that builds it.
     """
     try:
         import horovod.tensorflow as hvd
     except (ImportError, tf.errors.NotFoundError) as error:
         reason = str(error).strip().split("\n")[0]
         raise tpk.PluginImportError(
-            f"this training needs Horovod, built for TensorFlow {tf.__version__}; but it cannot be imported "
+            f"this training run needs Horovod, built for TensorFlow {tf.__version__}, but it cannot be imported "
             f"({reason}). Build it with `{BUILD_COMMAND}`."
         ) from error
     if not (hvd.gloo_built() or hvd.mpi_built()):
         raise tpk.PluginImportError(
-            f"the Horovod that is installed was built with neither Gloo nor MPI, so its processes cannot talk to each "
-            f"other. Build it with `{BUILD_COMMAND}`."
+            f"the installed Horovod was built with neither Gloo nor MPI, so its processes cannot communicate. Build it "
+            f"with `{BUILD_COMMAND}`."
         )
     return hvd

@@ -1,8 +1,8 @@
-"""Horovod's collective operations, for whatever a graph may hold.
+"""Horovod's collective operations, for all dtypes and kinds of tensors.
 
-Each has a name of its own in the graph, which is by what Horovod finds out what belongs together in different
-processes. The names follow from what is reduced, so they are the same in all processes, whatever else their graphs
-have.
+Each operation has a unique name in the graph, by which Horovod matches the operations of different processes. The names
+depend only on the order of the reduced tensors, so they are the same in all processes, even if their graphs differ
+otherwise.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ CHIEF = 0
 
 
 def reduce_over_processes(hvd: Any, tensors: Sequence[Any], compression: Any, op: Any) -> list[Any]:
-    """Add to the graph what gives the means or sums of `tensors` over all processes, the same bits in each.
+    """Add ops that compute the means or sums of `tensors` over all processes, bit-identical in each process.
 
     Args:
         hvd: the module `horovod.tensorflow`, initialized.
         tensors: tensors or `tf.IndexedSlices` of any floating-point or complex dtype.
-        compression: one of those of `hvd.Compression`.
+        compression: a compression algorithm of `hvd.Compression`.
         op: `hvd.Average`, `hvd.Sum` or `hvd.Adasum`.
 
     Returns:
-        What `op` makes of them, in the same order; those of `tf.IndexedSlices` have the slices of all processes.
+        The results of `op`, in the same order. For `tf.IndexedSlices`, they contain the slices of all processes.
     """
 
     def reduce(tensor: Any, name: str) -> Any:
@@ -50,17 +50,17 @@ def reduce_over_processes(hvd: Any, tensors: Sequence[Any], compression: Any, op
 
 
 def sum_over_processes(hvd: Any, tensor: Any) -> Any:
-    """Add to the graph the sum of `tensor` over all processes, the same bits in each, not compressed."""
+    """Add an op that sums `tensor` over all processes without compression, bit-identical in each process."""
     with tf.device(_device(hvd)):
         return hvd.allreduce(_unfoldable(hvd, tensor), name="horovod_sum", op=hvd.Sum)
 
 
 def broadcast_from_chief(hvd: Any, variables: Sequence[Any]) -> Any:
-    """Return an op that gives the variables of all processes the values that they have in the chief.
+    """Return an op that assigns the chief's values of variables in all processes.
 
     Args:
         hvd: the module `horovod.tensorflow`, initialized.
-        variables: variables of any dtype but strings.
+        variables: variables of any dtype except strings.
     """
     assigns = []
     for number, variable in enumerate(variables):
@@ -82,16 +82,16 @@ def _reduced_slices(hvd: Any, slices: Any, name: str, compression: Any, op: Any)
 
 
 def _unfoldable(hvd: Any, tensor: Any) -> Any:
-    """Return a tensor with the value of `tensor` that TensorFlow does not take for a constant.
+    """Return a tensor with the value of `tensor` that TensorFlow does not treat as a constant.
 
-    What has constant inputs only, TensorFlow computes when it optimizes a graph for what is fetched together. That may
-    happen in one process and not in another, which would wait for each other then.
+    TensorFlow evaluates ops whose inputs are all constant when it optimizes a graph for a set of fetches. If this
+    happened in one process but not in another, the processes would wait for each other forever.
     """
     return tensor if _varies(tensor) else tensor * tf.cast(hvd.size_op() // hvd.size(), tensor.dtype)
 
 
 def _varies(tensor: Any) -> bool:
-    """Whether something that is no constant goes into the value of `tensor`."""
+    """Whether the value of `tensor` depends on anything other than constants."""
     seen, ahead = set(), [tensor.op]
     while ahead:
         op = ahead.pop()
@@ -104,19 +104,19 @@ def _varies(tensor: Any) -> bool:
 
 
 def _in_sendable_dtype(tensor: Any, reduce: Callable[[Any], Any]) -> Any:
-    """Reduce a tensor whose dtype Horovod may not know in one that it knows."""
+    """Reduce a tensor, in another dtype if Horovod does not support its dtype."""
     dtype = tensor.dtype
     if dtype in _PARTS:
         return tf.bitcast(reduce(tf.bitcast(tensor, _PARTS[dtype])), dtype)
     if dtype in _SENT_AS:
         return tf.cast(reduce(tf.cast(tensor, _SENT_AS[dtype])), dtype)
     if not dtype.is_floating:
-        raise tpk.ConfigError(f"{tensor.name!r} is a gradient of dtype {dtype.name}, which Horovod cannot add up.")
+        raise tpk.ConfigError(f"{tensor.name!r} is a gradient of dtype {dtype.name}, which Horovod cannot sum.")
     return reduce(tensor)
 
 
 def _broadcast(hvd: Any, value: Any, name: str) -> Any:
-    """Broadcast a tensor of any dtype; those that Horovod does not know go as what they are made of: bytes."""
+    """Broadcast a tensor of any dtype, as bytes if Horovod does not support its dtype."""
     if value.dtype in _BROADCAST:
         return hvd.broadcast(value, root_rank=CHIEF, name=name)
     as_bytes = tf.bitcast(value, tf.uint8)
@@ -124,5 +124,5 @@ def _broadcast(hvd: Any, value: Any, name: str) -> Any:
 
 
 def _device(hvd: Any) -> str | None:
-    """Where Horovod's kernels are: on GPUs only if it was built with NCCL."""
+    """Return the device of Horovod's kernels, which run on GPUs only if Horovod was built with NCCL."""
     return None if hvd.nccl_built() else "/cpu:0"

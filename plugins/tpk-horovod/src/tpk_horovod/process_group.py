@@ -1,4 +1,4 @@
-"""Process group by Horovod: what processes tell each other outside of the graph of the training."""
+"""A process group on Horovod: communication between processes outside the training graph."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LENGTH = struct.Struct("<Q")
 
 
 class HorovodProcessGroup(ProcessGroup):
-    """Gathers bytes by Horovod's `allgather`, in a small graph and session of its own.
+    """Gathers bytes with Horovod's `allgather`, in a small separate graph and session.
 
     Args:
         hvd: the module `horovod.tensorflow`, initialized.
@@ -36,16 +36,16 @@ class HorovodProcessGroup(ProcessGroup):
         self._is_closed = False
 
     def gather_bytes(self, data: bytes) -> list[bytes]:
-        """Return what each process gives, by rank; wait until all have.
+        """Return the bytes of each process, by rank; wait until all processes have called this.
 
         Raises:
-            PeerError: if a process is gone, or has not come in time.
+            PeerError: if a process has died or does not answer in time.
         """
-        # The chunks of the ranks come one after the other, so each tells its length.
+        # `allgather` concatenates the chunks of the ranks, so each chunk starts with its length.
         mine = np.frombuffer(_LENGTH.pack(len(data)) + data, np.uint8)
         with self._lock, self._peers.waiting():
             if self._is_closed:
-                raise PeerError("this process has parted from the others already; nothing can be exchanged any more.")
+                raise PeerError("this process has already left the process group, so it cannot exchange values.")
             if self._call is None:
                 self._call = self._build()
             chunks = self._call(mine).tobytes()
@@ -73,7 +73,7 @@ class HorovodProcessGroup(ProcessGroup):
         with tf.Graph().as_default() as graph, tf.device("/cpu:0"):
             chunk = tf.compat.v1.placeholder(tf.uint8, [None])
             chunks = self._hvd.allgather(chunk, name="horovod_exchange")
-            # Else all sessions of a process compute in as many threads as the first one, which is this, has.
+            # Otherwise all sessions of the process would use the thread count of the first session, which is this one.
             with environment({"TF_OVERRIDE_GLOBAL_THREADPOOL": "1"}):
                 self._sess = tf.compat.v1.Session(graph=graph, config=config)
             call: Callable[[Any], Any] = self._sess.make_callable(chunks, [chunk])

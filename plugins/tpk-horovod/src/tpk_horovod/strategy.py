@@ -1,4 +1,4 @@
-"""The strategy ``horovod``: many processes whose gradients Horovod reduces."""
+"""The strategy ``horovod``: several processes whose gradients are all-reduced by Horovod."""
 
 from __future__ import annotations
 
@@ -33,44 +33,46 @@ logger = logging.getLogger(f"tpk.{__name__}")
 _COMPRESSIONS = {None: "none", "fp16": "fp16"}
 
 _joins = itertools.count()
-"""Numbers the trainings of this process, so that notes for one of them are not taken for those for another."""
+"""Numbers the training runs of this process, so that they do not share notes on the board."""
 
 
 @also_spelled(
     DEVICE_SPELLINGS, op="write average=False for sums, and adasum=True for Adasum.", gpu_prefetch=GPU_PREFETCH
 )
 class HorovodStrategy(MultiProcessStrategy):
-    """One or more devices in each of many processes; Horovod averages or sums up their gradients.
+    """One or more devices in each of several processes; Horovod averages or sums their gradients.
 
-    Each device of each process holds a whole replicate of the model, and takes its own datapoint. The gradients are
-    averaged over the devices of a process, then over the processes, and each replicate applies them; so all stay
+    Each device of each process has a replica of the whole model and takes its own datapoint. The gradients are averaged
+    over the devices of a process, then over the processes, and each replica applies them, so all replicas stay
     identical, bit by bit. The processes are started by ``tpk launch``, `horovodrun`, MPI, SLURM or Kubernetes.
 
-    If the script has initialized Horovod itself, that is used as it is, and is left so.
+    If the script has initialized Horovod itself, the strategy uses it as it is, and does not shut it down.
 
     Args:
-        devices: the devices of this process: a count, indices, or device strings. By default one: the GPU whose number
-            is the process's `local_rank`, or a CPU device if there are no GPUs.
-        compression: ``"fp16"`` sends gradients in half precision; a value above 65504 becomes infinite. None: as they
-            are.
-        average: whether the gradients of all towers of all processes are averaged, so that the learning rate is that of
-            one tower on the concatenation of equally large batches; else they are summed up, as if that were multiplied
-            by the number of all towers.
-        adasum: in place of averages over processes, take Adasum, which adds gradients that agree less and averages
-            those that agree, so that the learning rate need not be scaled (Maleki et al., "Scaling Distributed Training
-            with Adaptive Summation", 2020). It needs MPI, and a power of two of processes.
-        shard_data: whether each process takes its share of the data; otherwise all of what it is given.
-        timeouts: a `tpk.Timeouts`, or a mapping with some of its fields: how long others are waited for; then this
-            process ends with a `PeerError`. One that is gone is noticed at once.
-        fusion_bytes: gradients are sent together, in buffers of up to that size; None leaves it to Horovod, which
-            takes 128 MiB; 0: each alone. Which ones come together is a matter of chance, and with three or more
-            processes so is the rounding of sums; with 0 it is not.
-        sync_variables: as for `tpk.ReplicatedStrategy`, over the devices of this process; then those of the chief.
-        cluster: who trains together, if neither the environment of Horovod nor TF_CONFIG nor SLURM tells: a
-            `tpk.Cluster`, or a mapping with the structure of TF_CONFIG.
+        devices: the devices of this process: a count, indices, or device strings. The default is one device: the GPU
+            with the number `local_rank`, or a CPU device on hosts without GPUs.
+        compression: ``"fp16"`` sends gradients in half precision, where values above 65504 become infinite; None does
+            not compress them.
+        average: whether to average the gradients of all towers of all processes, so that the learning rate is the same
+            as for one tower on the concatenated batches, if these have the same size. Otherwise the gradients are
+            summed; for plain SGD, this multiplies the learning rate by the total number of towers.
+        adasum: combine the gradients of the processes with Adasum instead of averaging them. Adasum adds gradients
+            that are orthogonal and averages gradients that are parallel, so the learning rate need not be scaled
+            (Maleki et al., "Scaling Distributed Training with Adaptive Summation", 2020). It needs MPI, and the number
+            of processes must be a power of two.
+        shard_data: whether each process gets a share of the data; otherwise each uses all data that it is given.
+        timeouts: a `tpk.Timeouts`, or a mapping with some of its fields: how long to wait for other processes before
+            this process ends with a `PeerError`. Dead processes are detected at once.
+        fusion_bytes: the size of the buffers in which Horovod combines gradients; None for Horovod's default of
+            128 MiB; 0 to send each gradient separately. The combinations depend on timing, so with three or more
+            processes the rounding of sums varies between runs, unless this is 0.
+        sync_variables: as for `tpk.ReplicatedStrategy`, over the devices of this process; then all processes get the
+            chief's values.
+        cluster: the processes that train together, if they are not given by Horovod's environment, TF_CONFIG or SLURM:
+            a `tpk.Cluster`, or a mapping with the structure of TF_CONFIG.
 
     Raises:
-        ConfigError: if an option has a value that it cannot have.
+        ConfigError: if an option is invalid.
 
     Example:
         ```python
@@ -101,7 +103,7 @@ class HorovodStrategy(MultiProcessStrategy):
         if compression not in _COMPRESSIONS:
             raise tpk.ConfigError(f"horovod: compression={compression!r}: expected None or 'fp16'.")
         if adasum and not average:
-            raise tpk.ConfigError("horovod: average=False and adasum=True exclude each other: one of them adds up.")
+            raise tpk.ConfigError("horovod: average=False and adasum=True are mutually exclusive. Choose one of them.")
         if fusion_bytes is not None and (
             isinstance(fusion_bytes, bool) or not isinstance(fusion_bytes, int) or fusion_bytes < 0
         ):
@@ -121,50 +123,50 @@ class HorovodStrategy(MultiProcessStrategy):
         self._shutting_down = threading.Lock()
 
     def describe(self) -> dict[str, Any]:
-        """Return how gradients become one."""
+        """Return the options that affect the gradients."""
         return {**super().describe(), "compression": self._compression, "adasum": self._adasum}
 
     @property
     def rank(self) -> int:
-        """The number of this process; 0 before `join`."""
+        """The rank of this process; 0 before `join`."""
         return self._process_group.rank
 
     @property
     def world_size(self) -> int:
-        """How many processes train together; 1 before `join`."""
+        """The number of processes; 1 before `join`."""
         return self._process_group.world_size
 
     @property
     def local_rank(self) -> int:
-        """The number of this process among those on its host; 0 before `join`."""
+        """The rank of this process on its host; 0 before `join`."""
         return self._local_rank
 
     @property
     def local_size(self) -> int:
-        """How many of the processes are on this host; 1 before `join`."""
+        """The number of processes on this host; 1 before `join`."""
         return self._local_size
 
     @property
     def process_group(self) -> ProcessGroup:
-        """Exchanges values by Horovod's `allgather`."""
+        """The process group, which uses Horovod's `allgather`."""
         return self._process_group
 
     @property
     def is_reproducible(self) -> bool:  # type: ignore[override]
-        """Whether sums are always rounded alike: with up to two processes, or if each gradient is sent alone."""
+        """Whether the rounding of sums is fixed: up to two processes, or each gradient is sent separately."""
         return self.world_size <= 2 or self._fusion_bytes == 0
 
     def join(self) -> None:
         """Initialize Horovod, together with all other processes.
 
         Raises:
-            PluginImportError: if there is no Horovod that would do.
-            ConfigError: if nothing tells who trains together, or the options do not fit that.
-            PeerError: if the others do not come in time.
+            PluginImportError: if Horovod is missing or unusable.
+            ConfigError: if the cluster is unknown, or does not fit the options.
+            PeerError: if the others do not arrive in time.
         """
         hvd = self._hvd = load_horovod()
         with ExitStack() as joined:
-            # A process that joins later does not know how many rounds there were; there, each has an empty board.
+            # In elastic mode, a process that joins later does not know the number of rounds; each has an empty board.
             number = 0 if is_elastic() else next(_joins)
             cluster = None if hvd.is_initialized() else self._initialize(hvd, number, joined)
             self._check(hvd)
@@ -181,11 +183,11 @@ class HorovodStrategy(MultiProcessStrategy):
         )
 
     def leave(self) -> None:
-        """Shut Horovod down, unless it had been initialized before; the others end, too, if they have not yet."""
+        """Shut Horovod down, unless the script initialized it; this also ends processes that are still running."""
         self._joined.close()
 
     def session_config(self, config: Any) -> Any:
-        """Return `config`, in which the process sees its own GPU only, unless the devices were chosen."""
+        """Return `config` with only the GPU of this process visible, unless the devices were given."""
         if self._gpu is not None and not config.gpu_options.visible_device_list:
             own = tf.compat.v1.ConfigProto()
             own.CopyFrom(config)
@@ -194,24 +196,24 @@ class HorovodStrategy(MultiProcessStrategy):
         return super().session_config(config)
 
     def reduce_over_processes(self, tensors: Sequence[Any]) -> list[Any]:
-        """Add to the graph what gives the means or sums of gradients over all processes, the same bits in each."""
+        """Add ops that average or sum gradients over all processes, bit-identical in each process."""
         compression = getattr(self._hvd.Compression, _COMPRESSIONS[self._compression])
         op = self._hvd.Adasum if self._adasum else self._hvd.Average if self.average else self._hvd.Sum
         return reduce_over_processes(self._hvd, tensors, compression, op)
 
     def sum_over_processes(self, tensor: Any) -> Any:
-        """Add to the graph the sum of a tensor over all processes, the same bits in each."""
+        """Add an op that sums a tensor over all processes, bit-identical in each process."""
         return sum_over_processes(self._hvd, tensor)
 
     def broadcast_from_chief(self, variables: Sequence[Any]) -> Any:
-        """Return an op that gives the variables of all processes the values that they have in the chief."""
+        """Return an op that assigns the chief's values of variables in all processes."""
         return broadcast_from_chief(self._hvd, variables)
 
     def after_restore(self, sess: Any) -> None:
-        """Give the variables of all processes the chief's values, and those of all devices the first one's.
+        """Copy the chief's variables to all processes, and the first device's variables to all devices.
 
         Raises:
-            PeerError: if a process is gone, or has not come in time.
+            PeerError: if a process has died or does not answer in time.
         """
         with self._peers.waiting() if self._peers is not None else nullcontext():
             super().after_restore(sess)
@@ -222,10 +224,10 @@ class HorovodStrategy(MultiProcessStrategy):
         return [*own, *callbacks_of_round(), *super().callbacks()]
 
     def _initialize(self, hvd: Any, number: int, joined: ExitStack) -> Cluster | None:
-        """Initialize Horovod; `joined` gets what there is to do when the process leaves.
+        """Initialize Horovod, and register the cleanup in `joined`.
 
         Returns:
-            Who trains together, if it is not Horovod that was told.
+            The cluster; None if the environment configures Horovod itself.
         """
         settings = bootstrap.time_limits(hvd, self._timeouts, is_elastic())
         if self._fusion_bytes is not None:
@@ -259,7 +261,7 @@ class HorovodStrategy(MultiProcessStrategy):
         if cluster.job != "worker":
             raise tpk.ConfigError(
                 f"this process is a {cluster.job!r} of its cluster, but with Horovod all processes are workers. Start "
-                "none but workers."
+                "only workers."
             )
         return cluster
 
@@ -267,21 +269,21 @@ class HorovodStrategy(MultiProcessStrategy):
         size, local_rank = hvd.size(), hvd.local_rank()
         if self._adasum and (not hvd.mpi_enabled() or size & (size - 1)):
             raise tpk.ConfigError(
-                f"horovod: adasum=True needs MPI and a power of two of processes, but there are {size}, and MPI is "
-                f"{'' if hvd.mpi_enabled() else 'not '}in use. Leave adasum out."
+                "horovod: adasum=True needs MPI and a number of processes that is a power of two, but there are "
+                f"{size} processes, and MPI is {'' if hvd.mpi_enabled() else 'not '}in use. Remove adasum."
             )
         if self._takes_default_device:
             self._gpu = _choose_gpu(local_rank)
 
 
 def _choose_gpu(local_rank: int) -> int | None:
-    """Return the GPU of the process with this number on its host, or None if there is nothing to choose."""
+    """Return the GPU of the process with this local rank; None if the host has at most one GPU."""
     gpus = len(tf.config.list_physical_devices("GPU"))
     if gpus <= 1:
         return None
     if local_rank >= gpus:
         raise tpk.ConfigError(
-            f"this host has {gpus} GPUs, but at least {local_rank + 1} processes. Start one process for each GPU, or "
-            "give the strategy devices=."
+            f"this host has {gpus} GPUs, but at least {local_rank + 1} processes. Start one process per GPU, or "
+            "set devices= of the strategy."
         )
     return local_rank

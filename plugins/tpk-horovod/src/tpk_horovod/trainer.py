@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 @also_spelled(DEVICE_SPELLINGS)
 class HorovodTrainer(tpk.SingleCostTrainer):
-    """Trains in many processes, with one or more devices each; Horovod averages or sums up their gradients.
+    """Trains in several processes with one or more devices each; Horovod averages or sums their gradients.
 
     Args:
         devices: the devices of this process; see `HorovodStrategy`.
-        precision: what towers compute in; see `tpk.TowerTrainer`.
-        xla: whether towers and their gradients are compiled by XLA.
+        precision: the precision of the towers; see `tpk.TowerTrainer`.
+        xla: whether XLA compiles the towers and their gradients.
         options: the other options of `HorovodStrategy`, such as ``compression="fp16"`` or ``average=False``.
 
     Example:

@@ -85,11 +85,6 @@ class RunRecord:
         self.directory: Path | None = None
         self._check_options()
 
-    @property
-    def resume(self) -> str:
-        """``"auto"``, ``"must"`` or ``"never"``; see `Trainer.train`."""
-        return self._options.resume
-
     def open(self, callbacks: Sequence[Any], monitors: Sequence[Any]) -> Resumption | None:
         """Open the directory and the log, find the checkpoint to resume from, and describe the run in ``config.json``.
 
@@ -108,14 +103,14 @@ class RunRecord:
         is_chief = self._trainer.is_chief
         if self._options.run_dir is not None and is_chief:
             self.directory = Path(self._options.run_dir)
-            open_directory(self.directory, self.resume, self._files, may_hold_run=self._options.may_hold_run)
+            open_directory(self.directory, self._options.resume, self._files, may_hold_run=self._options.may_hold_run)
         self._files.enter_context(run_log(self.directory, logging.INFO if is_chief else logging.WARNING))
         if self.directory is not None:
             logger.info("run_dir: %s", self.directory)
-        start = None if self.resume == "never" else self._find_common_start()
+        start = None if self._options.resume == "never" else self._find_common_start()
         if start is not None and self._description.get("session_init") is not None:
             logger.info("session_init is not applied, because the run is resumed")
-        self._starts_over = self.resume == "auto" and start is None
+        self._starts_over = self._options.resume == "auto" and start is None
         resumption = None if start is None else Resumption(start)
         if self.directory is None:
             return resumption
@@ -183,7 +178,7 @@ class RunRecord:
         found, failure = None, None
         if self._trainer.is_chief and self._options.run_dir is not None:
             try:
-                found = find_start(self.resume, self._options.run_dir)
+                found = find_start(self._options.resume, self._options.run_dir)
             except CheckpointError as error:
                 failure = error
         fields = None if found is None else {**attrs.asdict(found, recurse=False), "directory": str(found.directory)}

@@ -258,7 +258,7 @@ def test_inferencers_that_are_not_complete():
         tp.Inferencer().get_fetches(None)
     with pytest.raises(NotImplementedError, match="define _on_fetches"):
         tp.Inferencer().on_fetches([])
-    with pytest.raises(NotImplementedError, match="by name what to fetch: define _get_fetches"):
+    with pytest.raises(NotImplementedError, match="does not name the tensors to fetch: define _get_fetches"):
         tp.Inferencer()._get_fetches()
 
 
@@ -387,5 +387,5 @@ def test_images_are_written(log_dir):
     assert seen == pytest.approx(costs_of(2), rel=1e-5)
     with np.load(log_dir / "DumpTensor-1.npz") as dumped:
         assert sorted(dumped) == ["cost:0", "inner/grey:0"]
-    with pytest.raises(ValueError, match="'inner/row:0' is no image, but of the shape"):
+    with pytest.raises(ValueError, match="'inner/row:0' is not an image, but has shape"):
         train([tp.DumpTensorAsImage("inner/row")], model=WithImages(), **QUIET)

@@ -414,7 +414,7 @@ def test_rows_of_data_sets(tmp_path):
         file["x"], file["y"], file["z"] = np.arange(12).reshape(6, 2), np.arange(6), np.arange(5)
     flow = HDF5Data(str(tmp_path / "a.h5"), ["x", "y"], shuffle=False)
     assert numbers(flow) == list(range(6))
-    for paths, message in [(["x", "z"], "expected as many"), (["x", "w"], "has not all of x, w")]:
+    for paths, message in [(["x", "z"], "expected as many"), (["x", "w"], "lacks some of x, w")]:
         with pytest.raises(InputError, match=message):
             HDF5Data(str(tmp_path / "a.h5"), paths)
     (tmp_path / "s.txt").write_text("1 1:2 3:4\n-1 2:1\n")

@@ -225,11 +225,11 @@ def test_models_that_cannot_be():
 @pytest.mark.parametrize(
     ("loss", "metrics", "message"),
     [
-        ("mse", None, "2 outputs, there are 2 targets, and 1 losses"),
-        (["mse", "mse"], "mae", "2 outputs, and there are 1 metrics"),
-        (["mse", len], None, "loss of a Keras model has <built-in function len>"),
+        ("mse", None, "2 outputs, 2 targets and 1 losses"),
+        (["mse", "mse"], "mae", "2 outputs and 1 metrics"),
+        (["mse", len], None, "loss of a Keras model contains <built-in function len>"),
         (["mse", "nothing_like_this"], None, "no function 'nothing_like_this'"),
-        (["mse", "mse"], ["mae", "accuracy"], "Name the one that you mean: 'categorical_accuracy'"),
+        (["mse", "mse"], ["mae", "accuracy"], "Choose one of 'categorical_accuracy'"),
     ],
 )
 def test_names_that_do_not_fit(loss, metrics, message):
@@ -243,5 +243,5 @@ def test_names_that_do_not_fit(loss, metrics, message):
 
 def test_optimizers_are_those_of_tensorflow():
     model = KerasModel(two_headed(tf.keras), SPECS[:1], SPECS[1:], tp.FakeData([[1]]), tp.SimpleTrainer())
-    with pytest.raises(ConfigError, match=r"expected one of tf\.train"):
+    with pytest.raises(ConfigError, match=r"expected one from tf\.train"):
         model.compile("adam", ["mse", "mse"])

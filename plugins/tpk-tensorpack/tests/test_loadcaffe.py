@@ -87,7 +87,7 @@ def test_layers_that_nothing_here_stands_for_are_left_out_with_a_warning(weights
     layers = [("conv1", "Deconvolution", ["data"], "conv1"), ("fc2", "InnerProduct", ["x"], "fc2")]
     assert set(load_caffe("", model(weights, tmp_path / "net", layers))) == {"fc2/W", "fc2/b"}
     assert (
-        "Ignoring the weights of layer conv1: there is no equivalent of its type Deconvolution"
+        "Ignoring the weights of layer conv1: its type Deconvolution is not supported"
         in (log_dir / "log.log").read_text()
     )
 

@@ -97,7 +97,7 @@ def test_batch_norm_uses_the_averages_outside_of_training():
     [
         ({"ema_update": "often"}, "ema_update='often': expected one of"),
         ({"sync_statistics": "mpi"}, "sync_statistics='mpi': expected None"),
-        ({"sync_statistics": "nccl", "virtual_batch_size": 2}, "drop one argument"),
+        ({"sync_statistics": "nccl", "virtual_batch_size": 2}, "drop one of them"),
     ],
 )
 def test_batch_norm_refuses_what_it_does_not_know(arguments, message):
@@ -136,7 +136,7 @@ def test_linear_wrap_finds_layers_functions_of_tensorflow_and_others():
     np.testing.assert_allclose(run(chain())[0], np.maximum(IMAGES * 6, 0).sum(3), rtol=1e-5)
     with pytest.raises(AttributeError, match="no layer 'Thrice'"):
         chain.Thrice()
-    with pytest.raises(ValueError, match=r"\.FullyConnected wants the name of its scope first"):
+    with pytest.raises(ValueError, match=r"\.FullyConnected takes the name of its scope first"):
         chain.FullyConnected(3)
 
 
@@ -148,11 +148,11 @@ def test_layers_of_ones_own_are_registered_once_and_called_with_a_name():
     with argscope(Shift, by=3.0):
         shifted = Shift("s", tf.zeros([2]))
     np.testing.assert_array_equal(run(shifted)[0], [3, 3])
-    with pytest.raises(ValueError, match="Shift wants the name of its scope first"):
+    with pytest.raises(ValueError, match="Shift takes the name of its scope first"):
         Shift(tf.zeros([2]))
-    with pytest.raises(ValueError, match="a layer called Shift is registered already"):
+    with pytest.raises(ValueError, match="a layer called Shift is already registered"):
         layer_register()(Shift.f)
-    with pytest.raises(ValueError, match="takes no arguments from a scope"), argscope(tf.nn.relu, name="x"):
+    with pytest.raises(ValueError, match="does not take arguments from a scope"), argscope(tf.nn.relu, name="x"):
         pass
 
 
@@ -205,7 +205,7 @@ def test_batch_renorm_uses_the_averages_outside_of_training():
     with TowerContext("", is_training=False):
         y = BatchRenorm("bn", x, rmax=2.0, dmax=1.0)
     np.testing.assert_allclose(*run(y, x / np.sqrt(1 + 1e-5)), rtol=1e-5)
-    with pytest.raises(ValueError, match="BatchRenorm: the input has the shape"):
+    with pytest.raises(ValueError, match="BatchRenorm: the input has shape"):
         BatchRenorm("other", tf.ones([2, 3, 4]), rmax=2.0, dmax=1.0)
 
 

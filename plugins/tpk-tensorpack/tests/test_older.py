@@ -156,8 +156,8 @@ def test_configurations_take_what_they_took():
     [
         ({"nr_tower": 2, "tower": [0]}, "both nr_tower and tower"),
         ({"dataset": POINTS}, "both dataset and dataflow"),
-        ({"tower": []}, "numbers of GPUs"),
-        ({"predict_tower": "0"}, "numbers of GPUs"),
+        ({"tower": []}, "expected GPU numbers"),
+        ({"predict_tower": "0"}, "expected GPU numbers"),
     ],
 )
 def test_configurations_that_cannot_be(options, message):
@@ -176,7 +176,7 @@ def test_configurations_that_are_not_complete():
             tp.SimpleTrainer(config).train()
         with pytest.raises(ConfigError, match=f"the TrainConfig has no {missing}"):
             FeedfreeTrainerBase(config).train()
-    with pytest.raises(ConfigError, match="made without a TrainConfig"):
+    with pytest.raises(ConfigError, match="created without a TrainConfig"):
         SimpleFeedfreeTrainer()._setup()
 
 
@@ -263,7 +263,7 @@ class Twice(FeedfreeTrainerBase):
 
 def test_a_feedfree_trainer_refuses_what_is_fed():
     config, _ = configure(dataflow=None, data=tp.FeedInput(tp.DataFromList(POINTS)), steps_per_epoch=1)
-    with pytest.raises(ConfigError, match=r"takes no input that is fed with each step, as FeedInput is"):
+    with pytest.raises(ConfigError, match=r"does not support input with feeds, such as FeedInput"):
         SimpleFeedfreeTrainer(config).train()
 
 
@@ -363,7 +363,7 @@ def test_older_functions_of_tensors():
         assert session.run(flat).tolist() == session.run(unknown).tolist() == [[*range(6)], [*range(6, 12)]]
         assert session.run(flat, {z: np.ones([1, 3, 2])}).tolist() == [[1] * 6]
         assert session.run(rate) == 0.5
-    with pytest.raises(ValueError, match="dimension 0 of the shape"):
+    with pytest.raises(ValueError, match="dimension 0 of shape"):
         functions.shapeless_placeholder(z, 0, "again")
 
 

@@ -127,7 +127,7 @@ def test_towers_share_their_variables():
     parallel = DataParallelOfflinePredictor(config(), [0, 1])
     assert [out.tolist() for out in parallel(ONES, 2 * ONES)] == [[[3, 3, 3]], [[5, 5, 5]]]
     for predictor in (MultiTowerOfflinePredictor, DataParallelOfflinePredictor):
-        with pytest.raises(ValueError, match="give the numbers of GPUs"):
+        with pytest.raises(ValueError, match="expected GPU numbers"):
             predictor(config(), [])
 
 

@@ -131,7 +131,7 @@ def test_values_are_dumped_and_loaded(sess, tmp_path):
         (str(tmp_path / "model-3.index"), 3),
         (str(tmp_path / "model-20.index"), 20),
     ]
-    with pytest.raises(ValueError, match="nothing to save"):
+    with pytest.raises(ValueError, match="no values to save"):
         varmanip.save_checkpoint_vars({}, str(tmp_path / "model-4"))
 
 
@@ -264,7 +264,7 @@ def test_descriptions(sess, caplog):
         make("conv0/W", np.zeros([3, 2]))
         model_utils.describe_trainable_vars()
         logger.removeHandler(caplog.handler)
-    assert "no variable of the graph is trained" in caplog.text
+    assert "the graph has no trainable variables" in caplog.text
     assert "conv0/W" in caplog.text
     assert model_utils.get_shape_str([tf.zeros([2]), tf.placeholder(tf.float32)]) == "[2], None"
     info = collect_env.collect_env_info()

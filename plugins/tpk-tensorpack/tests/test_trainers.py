@@ -276,7 +276,7 @@ def test_what_the_towers_take_is_staged():
     ("make", "message"),
     [
         (lambda: tp.SyncMultiGPUTrainer(0), "gpus=0"),
-        (lambda: tp.SyncMultiGPUTrainerReplicated("0,1"), "gpus='0,1'.*list of their numbers"),
+        (lambda: tp.SyncMultiGPUTrainerReplicated("0,1"), "gpus='0,1'.*list of GPU numbers"),
         (lambda: tp.AsyncMultiGPUTrainer([0, 0]), r"gpus=\[0, 0\]"),
         (lambda: tp.SyncMultiGPUTrainerReplicated(2, mode="fast"), "mode='fast'.*'hierarchical'"),
         (lambda: tp.SyncMultiGPUTrainerParameterServer(2, "tpu"), "ps_device='tpu'.*'cpu' or 'gpu'"),
@@ -284,7 +284,10 @@ def test_what_the_towers_take_is_staged():
         (lambda: tp.DistributedTrainerParameterServer(1, local_server(), "disk"), "caching_device='disk'"),
         (lambda: tp.HorovodTrainer(compression="zip"), "compression='zip'"),
         (tp.BytePSTrainer, "HorovodTrainer"),
-        (lambda: tp.DataParallelBuilder.call_for_each_tower([0, 1], list, devices=["/cpu:0"]), "as many of each"),
+        (
+            lambda: tp.DataParallelBuilder.call_for_each_tower([0, 1], list, devices=["/cpu:0"]),
+            "the same number of each",
+        ),
     ],
 )
 def test_wrong_arguments_are_errors(make, message):
@@ -293,7 +296,7 @@ def test_wrong_arguments_are_errors(make, message):
 
 
 def test_a_launch_takes_a_trainer_of_models_with_one_cost():
-    with pytest.raises(ConfigError, match="trainer of models with one cost"):
+    with pytest.raises(ConfigError, match="trainer of single-cost models"):
         tp.launch_train_with_config(tp.TrainConfig(model=Model(), dataflow=[[1]], steps_per_epoch=1), tp.TowerTrainer())
 
 

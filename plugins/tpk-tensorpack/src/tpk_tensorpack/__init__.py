@@ -1,7 +1,7 @@
-"""tensorpack's names, on tpk.
+"""tensorpack's names, implemented with tpk.
 
-``from tpk_tensorpack import *`` has what tensorpack's packages export, its packages themselves, and its modules
-``logger``, ``summary``, ``optimizer``, ….  Nothing is imported until it is named.
+``from tpk_tensorpack import *`` imports the names that tensorpack's packages export, the packages themselves, and the
+modules ``logger``, ``summary``, ``optimizer``, …. Modules are imported lazily.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 _ROOMS = ("callbacks", "dataflow", "graph_builder", "input_source", "models", "predict", "tfutils", "train", "utils")
 _OLDER = (*(f"train.{name}" for name in ("distributed", "feedfree", "multigpu", "older")), "utils.gpu")
-"""Modules with names that scripts have which are older than those packages."""
+"""Modules with names from before these packages existed."""
 _MODULES = {
     **{name: f"tfutils.{name}" for name in ("gradproc", "optimizer", "sesscreate", "sessinit", "summary", "tower")},
     "symbolic_functions": "tfutils.symbolic_functions",

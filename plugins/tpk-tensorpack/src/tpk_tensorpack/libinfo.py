@@ -1,4 +1,4 @@
-"""The version of tensorpack whose names these are: what scripts compare and print."""
+"""The tensorpack version that this package reports, for scripts that compare or print it."""
 
 from __future__ import annotations
 

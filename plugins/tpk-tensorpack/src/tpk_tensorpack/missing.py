@@ -1,4 +1,4 @@
-"""What a module of tensorpack says of its names that are not here: what to use in their place."""
+"""Error messages for names of tensorpack that this package lacks."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any
 
 
 def not_here(module: str, instead: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return a module's ``__getattr__``: an `ImportError` that says what to use for names that are not here.
+    """Return a module's ``__getattr__``, which raises an `ImportError` with the replacement of a missing name.
 
-    Such names are of tensorpack's implementation: they stand in no ``__all__``, and in no documentation of it.
+    These names belong to tensorpack's implementation: they are not in its ``__all__`` or its documentation.
 
     Args:
-        module: the module.
-        instead: what to use, by name.
+        module: the name of the module.
+        instead: the replacements, by name.
     """
 
     def missing(name: str) -> Any:
         if name in instead:
-            # Of an AttributeError, `from module import name` would tell nothing.
+            # The message of an AttributeError would be lost in `from module import name`.
             raise ImportError(
-                f"{module.removeprefix('tpk_')}.{name} is a part of tensorpack's implementation that is not here. "
+                f"{module.removeprefix('tpk_')}.{name} is an internal name of tensorpack that is not supported. "
                 f"Use {instead[name]}",
                 name=module,
             )

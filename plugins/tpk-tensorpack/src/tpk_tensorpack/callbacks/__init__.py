@@ -1,4 +1,4 @@
-"""tensorpack's `callbacks`: what happens besides training."""
+"""tensorpack's `callbacks`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The base of all callbacks, whose hooks have an underscore, and a trigger that belongs to others."""
+"""The base class of all callbacks, whose hooks have an underscore, and simple wrappers."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _SessionRunArgs = tf.compat.v1.train.SessionRunArgs
 
 
 class Callback(tpk.Callback):
-    """Something that happens besides training: a class that overrides ``_setup_graph``, ``_before_train``, ….
+    """Base class of callbacks: a subclass overrides ``_setup_graph``, ``_before_train``, ….
 
-    What is called, and when, is what `tpk.Callback` says of the hooks without underscore; ``_before_run`` and
-    ``_after_run`` take the context and the results, and the others nothing: the trainer is ``self.trainer``. A hook
-    that is not overridden is not called, so that a callback costs what it does. The hooks may be overridden without
-    underscore, too, but then they are those of tpk.
+    The hooks are called as `tpk.Callback` documents for their names without underscore. ``_before_run`` takes the
+    context, ``_after_run`` the context and the results, and the others no arguments; the trainer is ``self.trainer``.
+    Hooks that are not overridden are not called and cost nothing. Overriding a hook without underscore also works, with
+    tpk's arguments.
 
-    The built-in callbacks of this package have it as their first base: each underscored hook does by default what the
-    next class does in that hook, so that ``super()._trigger()`` in a subclass means what it says.
+    The built-in callbacks of this package have it as their first base class: by default, each underscored hook calls
+    the hook of the next class, so that ``super()._trigger()`` in a subclass works as expected.
 
     Attributes:
-        name_scope: the name scope of ``_setup_graph``; None is the name of the class.
-        graph: that of the training, from ``_setup_graph`` on.
+        name_scope: the name scope of ``_setup_graph``; None means the name of the class.
+        graph: the graph of the training run, available from ``_setup_graph`` on.
 
     Example:
         ```python
@@ -54,7 +54,7 @@ class Callback(tpk.Callback):
 
     @property
     def chief_only(self) -> bool:  # type: ignore[override]
-        """Whether it is called in the chief of several processes only: `_chief_only`, where a class says so."""
+        """Whether to call it only in the chief of several processes: `_chief_only`, if a class defines that."""
         return super().chief_only if self._chief_only is None else self._chief_only
 
     @chief_only.setter
@@ -62,19 +62,19 @@ class Callback(tpk.Callback):
         self._chief_only = chief_only
 
     def set_chief_only(self, v: bool = True) -> Callback:
-        """Have it called in the chief only, or in all processes; return it."""
+        """Set whether to call it only in the chief; return self."""
         self._chief_only = bool(v)
         return self
 
     def get_tensors_maybe_in_tower(self, names: list[str]) -> list[Any]:
-        """Return tensors by their names in the main training tower, or else in the graph."""
+        """Return tensors by name, from the main training tower or else from the graph."""
         return [tpk.find_tensor(self.trainer, name) if isinstance(name, str) else name for name in names]
 
     def hook_implementations(self) -> dict[str, Function[..., Any]]:
-        """Return the hooks that are overridden, by either of their names; of the others, those of the next class."""
+        """Return the hooks overridden under either name, and the hooks of the next class."""
         hooks: dict[str, Function[..., Any]] = super().hook_implementations()
         for name in HOOK_NAMES:
-            # What another class has wrapped is left as it is.
+            # Leave hooks that another class has wrapped unchanged.
             if self._is_ours(name) and not self._is_underscored(name) and hooks.get(name) == getattr(self, name):
                 hooks[name] = getattr(super(), name)
         return hooks
@@ -82,7 +82,7 @@ class Callback(tpk.Callback):
     def _overrides(self, name: str) -> bool:
         if name in self.__dict__ or self._is_underscored(name):
             return True
-        # What comes after this class in the order of resolution, where it is this one that defines the name.
+        # The next class in the method resolution order, if this class defines the name.
         order = type(self).__mro__
         own = order[order.index(Callback) + 1 :] if self._is_ours(name) else order
         found = next(vars(each)[name] for each in own if name in vars(each))
@@ -96,7 +96,7 @@ class Callback(tpk.Callback):
         ours = vars(Callback).get(underscored)
         return underscored in self.__dict__ or (ours is not None and getattr(type(self), underscored) is not ours)
 
-    # Each hook by both of its names, in one class body. By the one it is called, by the other overridden.
+    # Both names of each hook are defined here: the one that is called and the one that is overridden.
 
     def setup_graph(self, trainer: TrainerProtocol) -> None:
         """Called before the graph is finalized."""
@@ -124,7 +124,7 @@ class Callback(tpk.Callback):
         super().before_epoch(self.trainer)
 
     def before_run(self, run_context: Any) -> Any:
-        """Called before each run of a step; returns what to run along with it."""
+        """Called before each run of a step; returns additional fetches."""
         fetches = self._before_run(run_context)
         if fetches is None or isinstance(fetches, _SessionRunArgs):
             return fetches
@@ -155,22 +155,22 @@ class Callback(tpk.Callback):
         super().after_epoch(self.trainer)
 
     def trigger_epoch(self, trainer: TrainerProtocol) -> None:
-        """Called after each epoch; triggers, unless it is overridden."""
+        """Called after each epoch; by default calls the trigger."""
         self._trigger_epoch()
 
     def _trigger_epoch(self) -> None:
         super().trigger_epoch(self.trainer)
 
-    # Scripts call it by themselves, without a trainer, which a callback of tpk may leave out.
+    # Scripts call this themselves without a trainer, which callbacks of tpk do not require.
     def trigger(self) -> None:  # type: ignore[override]
-        """What it does each time that its time has come."""
+        """The action of the callback, called by `_trigger_epoch` or a periodic trigger."""
         self._trigger()
 
     def _trigger(self) -> None:
         super().trigger(self.trainer)
 
     def after_train(self, trainer: TrainerProtocol) -> None:
-        """Called when the training is over, however it ends."""
+        """Called when the training run ends, whatever the reason."""
         self._after_train()
 
     def _after_train(self) -> None:
@@ -183,10 +183,10 @@ class Callback(tpk.Callback):
 
 
 class ProxyCallback(tpk.ProxyCallback):
-    """A callback that stands in for another one.
+    """A callback that forwards to another one.
 
     Args:
-        cb: that one.
+        cb: the wrapped callback.
     """
 
     def __init__(self, cb: Any) -> None:
@@ -194,10 +194,10 @@ class ProxyCallback(tpk.ProxyCallback):
 
 
 class CallbackFactory(Callback):
-    """A callback of functions, each of which takes the callback.
+    """A callback made of functions; each takes the callback as its argument.
 
     Args:
-        setup_graph, before_train, trigger, after_train: what to call in these hooks.
+        setup_graph, before_train, trigger, after_train: the functions for these hooks.
 
     Example:
         ```python

@@ -1,4 +1,4 @@
-"""Threads and processes that live as long as the training does."""
+"""Threads and processes that run as long as the training."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ __all__ = ["StartProcOrThread"]
 
 
 class StartProcOrThread(Callback, tpk.StartProcOrThread):
-    """Starts threads or processes before the training; see `tpk.StartProcOrThread`.
+    """Start threads or processes before training; see `tpk.StartProcOrThread`.
 
-    Threads without a method ``stop()`` are started and left alone.
+    Threads without a ``stop()`` method are started but never stopped.
 
     Args:
         startable: a thread or process, or a list of them.
-        stop_at_last: whether they are stopped when the training ends. They are in any case: what goes on for longer is
-            no part of the training.
+        stop_at_last: ignored: threads and processes are always stopped when training ends.
     """
 
     def __init__(self, startable: Any, stop_at_last: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""Callbacks that run ops, or do something with tensors."""
+"""Callbacks that run ops or process tensors."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ __all__ = [
 
 
 class RunOp(Callback, tpk.RunOp):
-    """Runs an op before the training, at each trigger, or along with each step; see `tpk.RunOp`."""
+    """Run an op before training, at each trigger, or in each step; see `tpk.RunOp`."""
 
 
 class RunUpdateOps(Callback, tpk.RunUpdateOps):
-    """Runs the ops of a collection along with each step; see `tpk.RunUpdateOps`.
+    """Run the ops of a collection in each step; see `tpk.RunUpdateOps`.
 
     Args:
-        collection: its name; by default that of the update ops.
+        collection: the name of the collection; by default ``UPDATE_OPS``.
     """
 
     def __init__(self, collection: str | None = None) -> None:
@@ -41,11 +41,11 @@ class RunUpdateOps(Callback, tpk.RunUpdateOps):
 
 
 class ProcessTensors(Callback, tpk.ProcessTensors):
-    """Calls a function with the values of tensors in each step; see `tpk.ProcessTensors`.
+    """Call a function with the values of tensors in each step; see `tpk.ProcessTensors`.
 
     Args:
         names: names of tensors, or tensors.
-        fn: takes as many values.
+        fn: takes the values, one per name.
     """
 
     def __init__(self, names: Sequence[Any], fn: Function[..., Any]) -> None:
@@ -53,7 +53,7 @@ class ProcessTensors(Callback, tpk.ProcessTensors):
 
 
 class DumpTensors(Callback, tpk.DumpTensors):
-    """Writes the values of tensors in each step to ``DumpTensor-<step>.npz``; see `tpk.DumpTensors`.
+    """Write the values of tensors to ``DumpTensor-<step>.npz`` in each step; see `tpk.DumpTensors`.
 
     Args:
         names: names of tensors.
@@ -72,21 +72,21 @@ DumpTensor = DumpTensors
 
 
 class DumpParamAsImage(Callback):
-    """Writes a variable, or another tensor that needs no feeds, as images to the log directory, at each trigger.
+    """Write a variable or another tensor that needs no feeds as images to the log directory, at each trigger.
 
-    The files are ``<prefix>-ep<epoch>.png``; of several images, the second one is ``<prefix>-ep<epoch>-1.png``. Slashes
-    in a name are dots in that of the file. It costs a run of the session, and works on all strategies.
+    The files are named ``<prefix>-ep<epoch>.png``; with several images, the second is ``<prefix>-ep<epoch>-1.png``.
+    Slashes in the prefix become dots. It needs an additional session run, and works with all strategies.
 
     Args:
-        tensor_name: its name.
-        prefix: of the file names; by default that name.
-        map_func: makes an image, or images, of the value. An image has the shape (height, width), or (height, width,
-            channels), with blue, green and red, as OpenCV has them; several are a list, or an array of four dimensions.
-        scale: what pixels are multiplied by; then, they are from 0 to 255.
+        tensor_name: the name of the tensor.
+        prefix: the prefix of the file names; by default the name of the tensor.
+        map_func: converts the value to one or several images. An image has shape (height, width) or (height, width,
+            channels), with BGR channels as in OpenCV; several images are a list or a four-dimensional array.
+        scale: the factor to multiply pixels by; the result is clipped to [0, 255].
 
     Raises:
-        ConfigError: the script logs to no directory.
-        ValueError: at a trigger: what is there is no image.
+        ConfigError: the log directory has not been set.
+        ValueError: (at a trigger) the value is not an image.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class DumpParamAsImage(Callback):
     def _setup_graph(self) -> None:
         file_in_run_dir(self)
         (tensor,) = self.get_tensors_maybe_in_tower([self.tensor_name])
-        # The tensor of a variable's name is its handle.
+        # The tensor with a variable's name is its handle.
         if tensor.dtype == tf.resource:
             variables = tf.compat.v1.global_variables() + tf.compat.v1.local_variables()
             tensor = next(variable for variable in variables if variable.handle is tensor)
@@ -126,8 +126,8 @@ class DumpParamAsImage(Callback):
         pixels = image[..., None] if image.ndim == 2 else image
         if pixels.ndim != 3 or pixels.shape[-1] not in (1, 3):
             raise ValueError(
-                f"{type(self).__name__}: {self.tensor_name!r} is no image, but of the shape {image.shape}. Give a "
-                "map_func that makes one of it: (height, width), or (height, width, channels) with 1 or 3 channels"
+                f"{type(self).__name__}: {self.tensor_name!r} is not an image, but has shape {image.shape}. Pass a "
+                "map_func that returns an image: (height, width), or (height, width, channels) with 1 or 3 channels"
             )
         return np.clip(pixels[..., ::-1] * self._scale, 0, 255).astype(np.uint8)
 
@@ -136,11 +136,11 @@ DumpTensorAsImage = DumpParamAsImage
 
 
 class CheckNumerics(RunOp):
-    """Looks for values that are not finite in the trainable variables; ends the training with an error if one is.
+    """Check that the trainable variables are finite, and raise an error otherwise.
 
     Args:
-        run_as_trigger: at each trigger.
-        run_step: along with each step.
+        run_as_trigger: check at each trigger.
+        run_step: check in each step.
     """
 
     def __init__(self, run_as_trigger: bool = True, run_step: bool = False) -> None:
@@ -148,7 +148,7 @@ class CheckNumerics(RunOp):
 
 
 def _check_numerics() -> Any:
-    """Return an op that fails if a trainable variable is not finite; it names the variable."""
+    """Return an op that fails if a trainable variable is not finite; the error names the variable."""
     variables = [each for each in tf.compat.v1.trainable_variables() if each.dtype.is_floating]
     return tf.group(
         *[tf.debugging.check_numerics(each, f"CheckNumerics['{each.op.name}']") for each in variables],
@@ -157,10 +157,10 @@ def _check_numerics() -> Any:
 
 
 class TFLocalCLIDebugHook(Callback):
-    """TensorFlow 2 has no debugger of sessions any more: this raises an error that says what there is instead."""
+    """Raise an error that names alternatives: TensorFlow 2 has no session debugger."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise NotImplementedError(
-            "TFLocalCLIDebugHook: the debugger `tfdbg` left TensorFlow with version 2. Look at tensors by "
-            "TensorPrinter or DumpTensors, find what is not finite by CheckNumerics, and get a shell by InjectShell"
+            "TFLocalCLIDebugHook: TensorFlow 2 has no debugger `tfdbg`. Inspect tensors with "
+            "TensorPrinter or DumpTensors, find non-finite values with CheckNumerics, and open a shell with InjectShell"
         )

@@ -1,4 +1,4 @@
-"""A list of callbacks as one."""
+"""A list of callbacks as a single callback."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ __all__ = ["Callbacks"]
 
 
 class Callbacks(list[Any]):
-    """Callbacks, in the order in which they are called: to be given where a callback or a list of them is expected.
+    """Several callbacks in order, usable wherever a callback is expected.
 
     Args:
         cbs: the callbacks.
 
     Raises:
-        TypeError: an item is not one.
+        TypeError: an item is not a callback.
     """
 
     def __init__(self, cbs: Iterable[Any]) -> None:
         super().__init__(cbs)
         for each in self:
             if not isinstance(each, tpk.Callback):
-                raise TypeError(f"Callbacks: {each!r} is no callback")
+                raise TypeError(f"Callbacks: {each!r} is not a callback")
 
     @property
     def cbs(self) -> list[Any]:

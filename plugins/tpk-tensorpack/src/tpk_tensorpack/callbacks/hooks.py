@@ -1,4 +1,4 @@
-"""Callbacks and TensorFlow's `SessionRunHook`s, each as the other."""
+"""Adapters between callbacks and TensorFlow's `SessionRunHook`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HookToCallback = tpk.HookToCallback
 
 
 class CallbackToHook(tpk.CallbackToHook):
-    """A callback as a hook, for sessions that no trainer runs; see `tpk.CallbackToHook`.
+    """A callback as a hook, for sessions without a trainer; see `tpk.CallbackToHook`.
 
     Args:
         cb: the callback.

@@ -1,4 +1,4 @@
-"""Inferencers: what an evaluation computes from each batch, and reports at its end."""
+"""Inferencers: compute statistics from the batches of an evaluation."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["BinaryClassificationStats", "ClassificationError", "Inferencer", "Sc
 
 
 class Inferencer(tpk.Inferencer):
-    """Takes some tensors of each batch of an `InferenceRunner`, and reports statistics at the end.
+    """Fetch tensors for each batch of an `InferenceRunner`, and report statistics at the end.
 
-    A class overrides ``_get_fetches``, which returns names of tensors in the tower; ``_on_fetches``, which takes a list
-    of their values; ``_before_inference``, and ``_after_inference``, which returns a dict of statistics, or None.
+    A subclass overrides ``_get_fetches``, which returns names of tensors in the tower; ``_on_fetches``, which takes a
+    list of their values; ``_before_inference``; and ``_after_inference``, which returns a dict of statistics or None.
 
     Example:
         ```python
@@ -37,23 +37,23 @@ class Inferencer(tpk.Inferencer):
 
     @property
     def epoch_num(self) -> int:
-        """The epoch under way."""
+        """The number of the current epoch."""
         return self.trainer.epoch_num
 
     @property
     def global_step(self) -> int:
-        """How many steps have been completed."""
+        """The number of completed steps."""
         return self.trainer.global_step
 
     @property
     def local_step(self) -> int:
-        """How many steps of the epoch have been completed before the one under way."""
+        """The number of steps of the epoch that were completed before the current one."""
         return self.trainer.local_step
 
     def _setup_graph(self) -> None:
-        """Called once, when the tower of the evaluation has been built."""
+        """Called once, after the tower of the evaluation has been built."""
 
-    # Those without underscore are what a runner calls; by default, they do what the next class does in them.
+    # A runner calls the methods without underscore; by default, they call the next class.
 
     def get_fetches(self, tower: Any) -> Any:
         """Return the tensors to fetch."""
@@ -62,17 +62,17 @@ class Inferencer(tpk.Inferencer):
         return [tower.get_tensor(each) if isinstance(each, str) else each for each in self._get_fetches()]
 
     def _get_fetches(self) -> Sequence[Any]:
-        raise NotImplementedError(f"{type(self).__name__} does not say by name what to fetch: define _get_fetches")
+        raise NotImplementedError(f"{type(self).__name__} does not name the tensors to fetch: define _get_fetches")
 
     def before_inference(self) -> None:
-        """Forget the last pass."""
+        """Reset before a pass."""
         self._before_inference()
 
     def _before_inference(self) -> None:
         super().before_inference()
 
     def on_fetches(self, results: Any) -> None:
-        """Take the values of a batch."""
+        """Process the values of a batch."""
         self._on_fetches(results)
 
     def _on_fetches(self, results: Any) -> None:
@@ -93,7 +93,7 @@ class Inferencer(tpk.Inferencer):
 
 
 class _MeanOverBatches(tpk.ScalarStats):
-    """Counts each batch the same, whatever its size."""
+    """Give each batch the same weight, whatever its size."""
 
     def get_fetches(self, tower: Any) -> Any:
         return super().get_fetches(tower)[:-1]
@@ -103,31 +103,31 @@ class _MeanOverBatches(tpk.ScalarStats):
 
 
 class ScalarStats(Inferencer, _MeanOverBatches):
-    """The means of scalars over the batches, each counting the same, as ``<prefix>_<name>`` with the name's scopes.
+    """Report the means of scalars over the batches, with equal weights, as ``<prefix>_<scope>/<name>``.
 
     Args:
-        names: a name of a scalar in the tower, or several.
-        prefix: what the names of the statistics begin with; empty for nothing.
+        names: the name of a scalar in the tower, or several.
+        prefix: the prefix of the statistics' names; may be empty.
     """
 
     @property
     def statistics(self) -> Sequence[str]:
-        """The names of the means."""
+        """The names of the statistics."""
         prefix = f"{self.prefix}_" if self.prefix else ""
         return [prefix + name.removesuffix(":0") for name in self.names]
 
 
 class ClassificationError(Inferencer, tpk.ClassificationError):
-    """The share of wrong predictions among all examples; see `tpk.ClassificationError`."""
+    """Report the fraction of wrong predictions over all examples; see `tpk.ClassificationError`."""
 
 
 class BinaryClassificationStats(Inferencer, tpk.BinaryClassificationStats):
-    """Precision and recall, as ``<prefix>_precision`` and ``<prefix>_recall``.
+    """Report precision and recall, as ``<prefix>_precision`` and ``<prefix>_recall``.
 
     Args:
         pred_tensor_name: a tensor in the tower of any shape, with elements 0 and 1.
         label_tensor_name: likewise.
-        prefix: what the names begin with.
+        prefix: the prefix of the statistics' names.
     """
 
     def __init__(self, pred_tensor_name: str, label_tensor_name: str, prefix: str = "val") -> None:
@@ -135,7 +135,7 @@ class BinaryClassificationStats(Inferencer, tpk.BinaryClassificationStats):
 
     @property
     def statistics(self) -> Sequence[str]:
-        """The names of both."""
+        """The names of the statistics."""
         return [f"{self.prefix}_precision", f"{self.prefix}_recall"]
 
     def _get_fetches(self) -> Any:

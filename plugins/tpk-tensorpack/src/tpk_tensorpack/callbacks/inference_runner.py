@@ -1,4 +1,4 @@
-"""Evaluation during training: an inference tower beside the training towers, run over a data set of its own."""
+"""Evaluation during training, in separate inference towers and on a separate data set."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ InferenceRunnerBase = tpk.InferenceRunner
 
 
 class _AsInTensorpack(tpk.InferenceRunner):
-    """Inferencers may add to the graph; several may report one statistic, of which the last one is what others see."""
+    """Lets inferencers add to the graph, and several report the same statistic; the last value counts."""
 
     def _build(self, trainer: Any) -> None:
         super()._build(trainer)
@@ -31,14 +31,14 @@ class _AsInTensorpack(tpk.InferenceRunner):
 
 
 class InferenceRunner(Callback, _AsInTensorpack):
-    """Runs the model over a data set at each trigger, and reports statistics; see `tpk.InferenceRunner`.
+    """Evaluate the model on a data set at each trigger, and report statistics; see `tpk.InferenceRunner`.
 
     Args:
         input: a data flow, or an `InputSource`.
         infs: one or more inferencers.
-        tower_name: the name scope of the tower; further runners by default have a number behind it.
-        tower_func: what builds the tower; by default that of the trainer.
-        device: the number of a GPU, or -1 for the CPU. Where there are no GPUs, TensorFlow places the tower.
+        tower_name: the name scope of the tower; by default, further runners append a number.
+        tower_func: builds the tower; by default the trainer's.
+        device: a GPU number, or -1 for the CPU. Without GPUs, TensorFlow places the tower.
     """
 
     def __init__(
@@ -48,14 +48,14 @@ class InferenceRunner(Callback, _AsInTensorpack):
 
 
 class DataParallelInferenceRunner(Callback, _AsInTensorpack, tpk.DataParallelInferenceRunner):
-    """Evaluates on several GPUs at once; see `tpk.DataParallelInferenceRunner`.
+    """Evaluate on several GPUs in parallel; see `tpk.DataParallelInferenceRunner`.
 
     Args:
         input: a data flow, or an `InputSource`.
         infs: one or more inferencers.
-        gpus: the numbers of the GPUs, or how many.
-        tower_name: what the name scopes of the towers begin with.
-        tower_func: what builds a tower; by default that of the trainer.
+        gpus: a list of GPU numbers, or the number of GPUs.
+        tower_name: the prefix of the towers' name scopes.
+        tower_func: builds a tower; by default the trainer's.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Monitors: what takes the statistics, summaries and images that a training reports."""
+"""Monitors, which receive the statistics, summaries and images that a training run reports."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ Monitors = tpk.monitors.Monitors
 
 
 class MonitorBase(Callback, tpk.monitors.Monitor):
-    """Takes what training reports: override ``process_scalar``, ``process_image``, ``process_summary``, ….
+    """Base class of monitors: override ``process_scalar``, ``process_image``, ``process_summary``, ….
 
-    What it raises is logged, and does not end the training; see `tpk.monitors.Monitor`.
+    Its exceptions are logged, and do not stop training; see `tpk.monitors.Monitor`.
     """
 
 
 class TFEventWriter(Callback, tpk.monitors.TFEventWriter):
-    """Writes summaries to an event file in the log directory, for TensorBoard; see `tpk.monitors.TFEventWriter`.
+    """Write summaries to an event file in the log directory, for TensorBoard; see `tpk.monitors.TFEventWriter`.
 
     Args:
-        logdir: where, if not there.
-        max_queue: how many events wait at most.
-        flush_secs: how long one waits at most.
-        kwargs: further options of `tf.compat.v1.summary.FileWriter`, which mean nothing here.
+        logdir: another directory to write to.
+        max_queue: the maximum number of pending events.
+        flush_secs: the maximum time that an event is pending.
+        kwargs: further options of `tf.compat.v1.summary.FileWriter`, which are ignored.
     """
 
     def __init__(self, logdir: str | None = None, max_queue: int = 10, flush_secs: int = 120, **kwargs: Any) -> None:
@@ -53,11 +53,11 @@ class TFEventWriter(Callback, tpk.monitors.TFEventWriter):
 
 
 class JSONWriter(MonitorBase):
-    """Writes scalars to ``stats.json`` in the log directory: one list, with an object for each step that reports any.
+    """Write scalars to ``stats.json`` in the log directory: a list with an object for each step that reports any.
 
-    Each has its scalars, and ``epoch_num`` and ``global_step``. The file is replaced as a whole at the end of each
-    epoch. Of a log directory that is kept, it goes on with the list if that ends with the epoch before the first one;
-    otherwise that file is moved away. NaN and the infinities, which JSON has not, are strings.
+    Each object contains the scalars, ``epoch_num`` and ``global_step``. The file is replaced atomically at the end of
+    each epoch. An existing file is continued if it ends with the epoch before the first one of this run; otherwise it
+    is renamed. NaN and infinities, which JSON lacks, are written as strings.
     """
 
     FILENAME = "stats.json"
@@ -70,10 +70,10 @@ class JSONWriter(MonitorBase):
 
     @staticmethod
     def load_existing_json(dir: str | None = None) -> list[dict[str, Any]] | None:
-        """Return what ``stats.json`` holds; None if there is none.
+        """Return the contents of ``stats.json``, or None if it is missing.
 
         Args:
-            dir: where; by default the log directory.
+            dir: the directory to look in; by default the log directory.
         """
         directory = logger.get_logger_dir() if dir is None else dir
         path = None if directory is None else Path(directory) / JSONWriter.FILENAME
@@ -81,22 +81,22 @@ class JSONWriter(MonitorBase):
             return None
         stats = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(stats, list):
-            raise ValueError(f"{path} holds no list, as a JSONWriter writes it")
+            raise ValueError(f"{path} does not contain a list, as written by a JSONWriter")
         return stats
 
     @staticmethod
     def load_existing_epoch_number(dir: str | None = None) -> int | None:
-        """Return the number of the last epoch in ``stats.json``; None if there is none."""
+        """Return the number of the last epoch in ``stats.json``, or None if the file is missing."""
         stats = JSONWriter.load_existing_json(dir)
         return int(stats[-1]["epoch_num"]) if stats else None
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """The path of the file."""
         return in_run_dir(self, Path(self.FILENAME))
 
     def _setup_graph(self) -> None:
-        _ = self.path  # It raises an error where there is no place for it.
+        _ = self.path  # raises an error without a log directory
 
     def _before_train(self) -> None:
         self._stats = self.load_existing_json(str(self.path.parent)) or []
@@ -104,13 +104,13 @@ class JSONWriter(MonitorBase):
             return
         last, first = int(self._stats[-1]["epoch_num"]), self.trainer.loop.starting_epoch
         if last + 1 == first:
-            logger.info("%s is there, and is gone on with.", self.path)
+            logger.info("%s exists and is continued.", self.path)
             return
         moved = self.path.with_name(f"{self.FILENAME}.{datetime.now():%m%d-%H%M%S}")
         self.path.rename(moved)
         logger.warning(
-            "%s ends with epoch %d, and this training begins with epoch %d; it is %s now. To go on, load the "
-            "checkpoint and give starting_epoch=%d, or use AutoResumeTrainConfig.",
+            "%s ends with epoch %d, but this training run begins with epoch %d; it was renamed %s. To continue, load "
+            "the checkpoint and pass starting_epoch=%d, or use AutoResumeTrainConfig.",
             self.path,
             last,
             first,
@@ -120,8 +120,8 @@ class JSONWriter(MonitorBase):
         self._stats = []
 
     def process_scalar(self, name: str, value: int | float) -> None:
-        """Take a value into the object of this step."""
-        # Not of each run of a step, if it has several.
+        """Add a value to the object of this step."""
+        # If a step has several runs, only one of them counts.
         moment = (self.epoch_num, self.trainer.local_step)
         if self._row and self._moment != moment:
             self._end_row()
@@ -130,7 +130,7 @@ class JSONWriter(MonitorBase):
         self._row = {**{key: each for key, each in self._row.items() if key not in position}, name: value, **position}
 
     def flush(self) -> None:
-        """Write the file, if there is something new."""
+        """Write the file if there are new values."""
         self._end_row()
         if self._is_dirty:
             self._is_dirty = False
@@ -138,11 +138,11 @@ class JSONWriter(MonitorBase):
             replace_file(self.path, text.encode())
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what has been written, and what has not."""
+        """Return the written and the pending values."""
         return {"count": len(self._stats), "row": dict(self._row)}
 
     def load_state_dict(self, state: Any) -> None:
-        """Go on from there."""
+        """Restore the written and the pending values."""
         self._stats = (self.load_existing_json(str(self.path.parent)) or [])[: state["count"]]
         self._row = dict(state["row"])
 
@@ -153,13 +153,13 @@ class JSONWriter(MonitorBase):
 
 
 class ScalarPrinter(MonitorBase):
-    """Logs scalars, a line each, at the end of each epoch.
+    """Log one scalar per line at the end of each epoch.
 
     Args:
-        enable_step: after each step that reports any, too.
-        enable_epoch: at the end of each epoch.
-        whitelist: regular expressions: only scalars in whose names one of them is found are logged.
-        blacklist: regular expressions: those in whose names one of them is found are not.
+        enable_step: whether to also log after each step that reports any.
+        enable_epoch: whether to log at the end of each epoch.
+        whitelist: regular expressions to search for in names; only matching scalars are logged.
+        blacklist: regular expressions to search for in names; matching scalars are not logged.
     """
 
     def __init__(
@@ -175,16 +175,16 @@ class ScalarPrinter(MonitorBase):
         self._values: dict[str, float] = {}
 
     def hook_implementations(self) -> dict[str, Any]:
-        """Return the hooks of those times at which something is logged."""
+        """Return the hooks at which values are logged."""
         wanted = {"trigger_step": self._enable_step, "trigger_epoch": self._enable_epoch}
         return {name: hook for name, hook in super().hook_implementations().items() if wanted.get(name, True)}
 
     def process_scalar(self, name: str, value: int | float) -> None:
-        """Take a value, to be logged unless a later one comes first."""
+        """Store a value; it is logged unless a later one replaces it."""
         self._values[name] = value
 
     def _trigger_step(self) -> None:
-        # Those of the last step of an epoch are logged with the epoch.
+        # The values of the last step of an epoch are logged with the epoch.
         if self.local_step != self.trainer.loop.steps_per_epoch - 1 or not self._enable_epoch:
             self._trigger()
 
@@ -208,11 +208,11 @@ StatPrinter = ScalarPrinter
 
 
 class SendMonitorData(MonitorBase):
-    """Runs a command with statistics in it, as soon as all of them have been reported.
+    """Run a command with statistics as arguments, as soon as all of them have been reported.
 
     Args:
-        command: the command, with ``{name}`` for each statistic.
-        names: the statistics.
+        command: the command, with ``{name}`` placeholders for statistics.
+        names: the names of the statistics.
     """
 
     def __init__(self, command: str, names: str | list[str]) -> None:
@@ -221,7 +221,7 @@ class SendMonitorData(MonitorBase):
         self._values: dict[str, float] = {}
 
     def process_scalar(self, name: str, value: int | float) -> None:
-        """Take a value."""
+        """Store a value."""
         if name in self.names:
             self._values[name] = value
 
@@ -234,10 +234,10 @@ class SendMonitorData(MonitorBase):
 
 
 class CometMLMonitor:
-    """Reported to Comet: this raises an error that says what there is instead."""
+    """Raise an error that names alternatives: Comet is not supported."""
 
     def __init__(self, experiment: Any = None, tags: list[str] | None = None, **kwargs: Any) -> None:
         raise NotImplementedError(
-            "CometMLMonitor: there is none here. Use monitors=[..., 'mlflow'] or 'wandb' (pip install tpk-mlflow, "
+            "CometMLMonitor is not supported. Use monitors=[..., 'mlflow'] or 'wandb' (pip install tpk-mlflow, "
             "tpk-wandb), or derive from MonitorBase"
         )

@@ -1,4 +1,4 @@
-"""Hyperparameters, and callbacks that set them."""
+"""Hyperparameters and callbacks that set them."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ __all__ = [
 
 
 class HyperParam(tpk.HyperParam):
-    """A number that influences the training: a class that overrides ``set_value`` and ``get_value``."""
+    """A number that influences training: a subclass overrides ``set_value`` and ``get_value``."""
 
     _readable_name = ""
 
     @property
     def readable_name(self) -> str:
-        """The name that logs show."""
+        """The name in the log."""
         return self._readable_name
 
 
@@ -38,8 +38,8 @@ class GraphVarParam(tpk.GraphVarParam):
     """A variable of the graph; see `tpk.GraphVarParam`.
 
     Args:
-        name: its name.
-        shape: its shape, which is that of the variable in any case.
+        name: the name of the variable.
+        shape: ignored: the shape is known from the variable.
     """
 
     def __init__(self, name: str, shape: Sequence[int] = ()) -> None:
@@ -54,7 +54,7 @@ class ObjAttrParam(tpk.ObjAttrParam):
 
 
 class HyperParamSetter(Callback, tpk.HyperParamSetter):
-    """Sets a hyperparameter before the training, and at each trigger, to what ``_get_value_to_set`` returns, if any.
+    """Set a hyperparameter before training and at each trigger to the result of ``_get_value_to_set``, if any.
 
     Args:
         param: a `HyperParam`, or the name of a variable.
@@ -63,14 +63,14 @@ class HyperParamSetter(Callback, tpk.HyperParamSetter):
     _enable_before_train = True
 
     def get_value_to_set(self) -> Any:
-        """Return the value to set, or None to leave it."""
+        """Return the value to set, or None for no change."""
         return self._get_value_to_set()
 
     def _get_value_to_set(self) -> Any:
         return super().get_value_to_set()  # type: ignore[safe-super]
 
     def get_current_value(self) -> Any:
-        """Return the value that the hyperparameter has."""
+        """Return the current value of the hyperparameter."""
         return self.param.get_value()
 
     def before_train(self, trainer: Any) -> None:
@@ -82,7 +82,7 @@ class HyperParamSetter(Callback, tpk.HyperParamSetter):
 
 
 class HumanHyperParamSetter(HyperParamSetter, tpk.HumanHyperParamSetter):
-    """Sets a hyperparameter to what a file in the log directory says; see `tpk.HumanHyperParamSetter`.
+    """Set a hyperparameter to the value in a file in the log directory; see `tpk.HumanHyperParamSetter`.
 
     Args:
         param: a `HyperParam`, or the name of a variable.
@@ -94,14 +94,14 @@ class HumanHyperParamSetter(HyperParamSetter, tpk.HumanHyperParamSetter):
 
 
 class ScheduledHyperParamSetter(HyperParamSetter, tpk.ScheduledHyperParamSetter):
-    """Sets a hyperparameter by a schedule; see `tpk.ScheduledHyperParamSetter`.
+    """Set a hyperparameter by a schedule; see `tpk.ScheduledHyperParamSetter`.
 
     Args:
         param: a `HyperParam`, or the name of a variable.
-        schedule: pairs of an epoch (or step) and the value that holds from its end on.
+        schedule: pairs of an epoch (or step) and the value from its end on.
         interp: None, or ``"linear"``.
-        step_based: the schedule counts steps.
-        set_at_beginning: set the value of the schedule for the first epoch, too.
+        step_based: whether the schedule counts steps.
+        set_at_beginning: whether to also set the value for the first epoch before training.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class ScheduledHyperParamSetter(HyperParamSetter, tpk.ScheduledHyperParamSetter)
         self._is_beginning = False
 
     def get_value_to_set(self) -> Any:
-        """Return the value to set, or None to leave it."""
+        """Return the value to set, or None for no change."""
         value = super().get_value_to_set()
         if not self._is_beginning:
             return value
@@ -141,11 +141,11 @@ class ScheduledHyperParamSetter(HyperParamSetter, tpk.ScheduledHyperParamSetter)
 
 
 class HyperParamSetterWithFunc(HyperParamSetter, tpk.HyperParamSetterWithFunc):
-    """Sets a hyperparameter by a function of the epoch that is over and the value; see `tpk.HyperParamSetterWithFunc`.
+    """Set a hyperparameter to a function of the epoch number and its value; see `tpk.HyperParamSetterWithFunc`.
 
     Args:
         param: a `HyperParam`, or the name of a variable.
-        func: takes both, and returns the new value, or None.
+        func: takes the number of the finished epoch and the current value; returns the new value, or None.
     """
 
     def __init__(self, param: tpk.HyperParam | str, func: Function[[int, Any], Any]) -> None:
@@ -153,10 +153,11 @@ class HyperParamSetterWithFunc(HyperParamSetter, tpk.HyperParamSetterWithFunc):
 
 
 class StatMonitorParamSetter(HyperParamSetter, tpk.StatMonitorParamSetter):
-    """Changes a hyperparameter when a statistic has not improved of late.
+    """Change a hyperparameter when a statistic has stopped improving.
 
-    That is when none of its last `last_k` values is less than the first of them by more than `threshold`; or greater,
-    if `reverse`: `tpk.StatMonitorParamSetter` looks at one value more. After a change it waits for `last_k` epochs.
+    A change happens when none of the last `last_k` values is below the first of them by more than `threshold` (or above
+    it, with `reverse`); `tpk.StatMonitorParamSetter` looks at one more value. After a change it waits for `last_k`
+    epochs.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Callbacks that measure: memory, utilization, throughput, and where the time of a step goes."""
+"""Callbacks that measure memory, utilization, throughput and the time of a step."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = [
 
 
 class GPUUtilizationTracker(Callback, tpk.GPUUtilizationTracker):
-    """Reports how busy the GPUs were in each epoch; see `tpk.GPUUtilizationTracker`. Without GPUs, it warns.
+    """Report the utilization of GPUs in each epoch; see `tpk.GPUUtilizationTracker`. Without GPUs, it warns.
 
     Args:
-        devices: their indices; by default all.
+        devices: GPU indices; by default all.
     """
 
     def __init__(self, devices: Sequence[int] | None = None) -> None:
@@ -31,10 +31,10 @@ class GPUUtilizationTracker(Callback, tpk.GPUUtilizationTracker):
 
 
 class GPUMemoryTracker(Callback, tpk.GPUMemoryTracker):
-    """Reports how much memory of the GPUs is used; see `tpk.GPUMemoryTracker`. Without GPUs, it warns.
+    """Report the memory use of GPUs; see `tpk.GPUMemoryTracker`. Without GPUs, it warns.
 
     Args:
-        devices: their indices.
+        devices: GPU indices.
     """
 
     def __init__(self, devices: Sequence[int] = (0,)) -> None:
@@ -45,19 +45,19 @@ PeakMemoryTracker = GPUMemoryTracker
 
 
 class HostMemoryTracker(Callback, tpk.HostMemoryTracker):
-    """Reports how much memory is used; see `tpk.HostMemoryTracker`."""
+    """Report the memory use of the host; see `tpk.HostMemoryTracker`."""
 
     def __init__(self) -> None:
         super().__init__()
 
 
 class GraphProfiler(Callback, tpk.GraphProfiler):
-    """Traces each step; wrap it in `PeriodicCallback`, or in `EnableCallbackIf`, for some. See `tpk.GraphProfiler`.
+    """Trace each step; use `PeriodicCallback` or `EnableCallbackIf` to select steps. See `tpk.GraphProfiler`.
 
     Args:
-        dump_metadata: write the metadata of the runs.
-        dump_tracing: write a trace that Chrome shows.
-        dump_event: write the metadata to the events, for TensorBoard.
+        dump_metadata: whether to write the run metadata.
+        dump_tracing: whether to write a trace for Chrome.
+        dump_event: whether to write the metadata to the event file, for TensorBoard.
     """
 
     def __init__(self, dump_metadata: bool = False, dump_tracing: bool = True, dump_event: bool = False) -> None:
@@ -67,10 +67,10 @@ class GraphProfiler(Callback, tpk.GraphProfiler):
 
 
 class ThroughputTracker(Callback):
-    """Reports at the end of each epoch how many samples, or else steps, there were in a second.
+    """Report samples or steps per second at the end of each epoch.
 
     Args:
-        samples_per_step: how many samples a step has, of all devices; None for steps.
+        samples_per_step: the number of samples in a step, over all devices; None to report steps.
     """
 
     _chief_only = False

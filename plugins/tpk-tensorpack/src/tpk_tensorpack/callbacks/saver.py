@@ -1,4 +1,4 @@
-"""Savers of checkpoints, and of the best model."""
+"""Callbacks that save checkpoints and the best model."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ __all__ = ["MaxSaver", "MinSaver", "ModelSaver"]
 
 
 class ModelSaver(Callback, tpk.ModelSaver):
-    """Saves checkpoints as ``model-<global step>``, and the graph as ``graph-<time>.meta``; see `tpk.ModelSaver`.
+    """Save checkpoints as ``model-<global step>``, and the graph as ``graph-<time>.meta``; see `tpk.ModelSaver`.
 
-    A checkpoint is taken when all callbacks have done their part, wherever in the list this one stands.
+    A checkpoint is saved after all other callbacks, whatever the position in the list.
 
     Args:
-        max_to_keep: how many of the latest to keep.
-        keep_checkpoint_every_n_hours: keep one of each so many hours besides.
-        checkpoint_dir: where to save; by default the log directory.
-        var_collections: the names of the collections of the variables to save; by default all that the training needs.
+        max_to_keep: the number of latest checkpoints to keep.
+        keep_checkpoint_every_n_hours: also keep one checkpoint per this many hours.
+        checkpoint_dir: the directory to save to; by default the log directory.
+        var_collections: the names of the collections of variables to save; by default all variables that training
+            needs.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class ModelSaver(Callback, tpk.ModelSaver):
         super().__init__(max_to_keep, keep_checkpoint_every_n_hours, checkpoint_dir)
         self.var_collections = [var_collections] if isinstance(var_collections, str) else var_collections
 
-    # Not underscored: what comes before the training has a place in the order, which a subclass may not mean to change.
+    # Without underscore: its order among the hooks before training matters, which a subclass may not mean to change.
     def setup_graph(self, trainer: Any) -> None:
         """Called before the graph is finalized."""
         if self.var_collections is not None:
@@ -68,16 +69,16 @@ class ModelSaver(Callback, tpk.ModelSaver):
 
 
 class MinSaver(Callback):
-    """Saves the variables as ``min-<statistic>`` whenever a statistic is less than it ever was in this training.
+    """Save the variables as ``min-<statistic>`` whenever a statistic reaches a new minimum in this training run.
 
-    It does so after all that may report the statistic, wherever in the list it stands, and needs no `ModelSaver`. A
-    value that is NaN is never the best. It works on all strategies; the chief saves.
+    This happens after every callback that may report the statistic, whatever the position in the list, and needs no
+    `ModelSaver`. NaN is never the best value. It works with all strategies; the chief saves.
 
     Args:
-        monitor_stat: the statistic.
-        reverse: save when it is greater than it ever was, as ``max-<statistic>``.
-        filename: what to call the files.
-        checkpoint_dir: where to save; by default the log directory.
+        monitor_stat: the name of the statistic.
+        reverse: save at a new maximum instead, as ``max-<statistic>``.
+        filename: another file name.
+        checkpoint_dir: the directory to save to; by default the log directory.
 
     Example:
         ```python
@@ -103,12 +104,12 @@ class MinSaver(Callback):
 
     @property
     def checkpoint_dir(self) -> Path:
-        """Where the files are."""
+        """The directory of the files."""
         return directory_of(self, self._given_dir)
 
     @property
     def state_key(self) -> str:
-        """What tells it from other savers when a training is resumed."""
+        """The key of its state, distinct from other savers."""
         return self.filename
 
     @tpk.hookimpl(trylast=True)
@@ -120,7 +121,7 @@ class MinSaver(Callback):
 
     @tpk.hookimpl(trylast=True)
     def trigger(self) -> None:
-        """Save, if there is a new value that is better than all before."""
+        """Save if there is a new best value."""
         super().trigger()
 
     def _trigger(self) -> None:
@@ -140,7 +141,7 @@ class MinSaver(Callback):
         self.trainer.checkpoints.before_saving()
         directory, beside = self.checkpoint_dir, f".writing-{self.filename}"
         self._writer.write(str(directory / beside), take_snapshot(self.trainer.sess, self._variables))
-        # The index last: without it, nobody takes the rest for a checkpoint.
+        # Write the index last: without it, the other files are not recognized as a checkpoint.
         for path in sorted(directory.glob(f"{beside}.*")):
             path.replace(directory / (self.filename + path.name.removeprefix(beside)))
         self.best = (self.global_step, value)
@@ -150,22 +151,22 @@ class MinSaver(Callback):
         self._writer.close()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the best, and how many values have been looked at."""
+        """Return the best value and the number of values seen."""
         return {"best": None if self.best is None else list(self.best), "seen": self._seen}
 
     def load_state_dict(self, state: Any) -> None:
-        """Take back what `state_dict` returned."""
+        """Restore the state from `state_dict`."""
         self.best = None if state["best"] is None else (int(state["best"][0]), float(state["best"][1]))
         self._seen = int(state["seen"])
 
 
 class MaxSaver(MinSaver):
-    """Saves the variables as ``max-<statistic>`` whenever a statistic is greater than it ever was; see `MinSaver`.
+    """Save the variables as ``max-<statistic>`` whenever a statistic reaches a new maximum; see `MinSaver`.
 
     Args:
-        monitor_stat: the statistic.
-        filename: what to call the files.
-        checkpoint_dir: where to save; by default the log directory.
+        monitor_stat: the name of the statistic.
+        filename: another file name.
+        checkpoint_dir: the directory to save to; by default the log directory.
     """
 
     def __init__(

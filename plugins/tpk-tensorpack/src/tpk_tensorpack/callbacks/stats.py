@@ -1,4 +1,4 @@
-"""Callbacks by an older path of theirs."""
+"""Callbacks under an older module name."""
 
 from __future__ import annotations
 

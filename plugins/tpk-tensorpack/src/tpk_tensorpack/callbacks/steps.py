@@ -1,4 +1,4 @@
-"""Callbacks of steps: what they print, a bar, a time limit."""
+"""Callbacks that print tensors, show progress or limit the time of steps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __getattr__ = not_here(
 
 
 class TensorPrinter(Callback, tpk.TensorPrinter):
-    """Prints the values of tensors in each step; see `tpk.TensorPrinter`.
+    """Print the values of tensors in each step; see `tpk.TensorPrinter`.
 
     Args:
         names: names of tensors, or tensors.
@@ -31,7 +31,7 @@ class TensorPrinter(Callback, tpk.TensorPrinter):
 
 
 class ProgressBar(Callback, tpk.ProgressBar):
-    """Shows how far the epoch is, and tensors of the main tower; see `tpk.ProgressBar`.
+    """Show the progress of the epoch and tensors of the main tower; see `tpk.ProgressBar`.
 
     Args:
         names: names of tensors, or tensors.
@@ -42,4 +42,4 @@ class ProgressBar(Callback, tpk.ProgressBar):
 
 
 class SessionRunTimeout(Callback, tpk.SessionRunTimeout):
-    """Ends a step that takes too long by an error; see `tpk.SessionRunTimeout`."""
+    """Raise an error if a step takes too long; see `tpk.SessionRunTimeout`."""

@@ -1,4 +1,4 @@
-"""Callbacks that bring what the graph summarizes to the monitors."""
+"""Callbacks that pass summaries in the graph to the monitors."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ __all__ = ["MergeAllSummaries", "MovingAverageSummary", "SimpleMovingAverage"]
 
 
 class MovingAverageSummary(Callback, tpk.MovingAverageSummary):
-    """Maintains the moving averages of `add_moving_summary` in each step; see `tpk.MovingAverageSummary`."""
+    """Update the moving averages of `add_moving_summary` in each step; see `tpk.MovingAverageSummary`."""
 
 
 class MergeAllSummaries(Callback, tpk.MergeAllSummaries):
-    """Evaluates all summaries along with the last step of each epoch, in each of its runs; see `tpk.MergeAllSummaries`.
+    """Evaluate all summaries in every run of an epoch's last step; see `tpk.MergeAllSummaries`.
 
     Args:
-        period: and after each so many steps of an epoch; 0 for its end only.
-        run_alone: in a run of their own.
-        key: the collection; by default that of the summaries.
+        period: also evaluate them every `period` steps of an epoch; 0 for only the last step.
+        run_alone: whether to use a separate session run.
+        key: the name of the collection; by default ``SUMMARIES``.
     """
 
     _once_in_a_step = False
@@ -30,4 +30,4 @@ class MergeAllSummaries(Callback, tpk.MergeAllSummaries):
 
 
 class SimpleMovingAverage(Callback, tpk.SimpleMovingAverage):
-    """Reports the averages of scalars over the last steps; see `tpk.SimpleMovingAverage`."""
+    """Report the averages of scalars over the last steps; see `tpk.SimpleMovingAverage`."""

@@ -1,4 +1,4 @@
-"""Triggers: the times at which callbacks do their part, or the condition under which they run."""
+"""Callbacks that trigger other callbacks periodically or enable them conditionally."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ PeriodicCallback = tpk.PeriodicCallback
 
 
 class PeriodicTrigger(tpk.PeriodicTrigger):
-    """Triggers a callback every so often; see `tpk.PeriodicTrigger`.
+    """Trigger a callback periodically; see `tpk.PeriodicTrigger`.
 
     Args:
         triggerable: the callback.
-        every_k_steps: every so many steps.
-        every_k_epochs: every so many epochs.
-        before_train: before the first epoch, too.
+        every_k_steps: the period in steps.
+        every_k_epochs: the period in epochs.
+        before_train: whether to also trigger before the first epoch.
     """
 
     def __init__(
@@ -33,11 +33,11 @@ class PeriodicTrigger(tpk.PeriodicTrigger):
 
 
 class EnableCallbackIf(tpk.EnableCallbackIf):
-    """Has a callback called only while a condition holds; see `tpk.EnableCallbackIf`.
+    """Call a callback only while a condition holds; see `tpk.EnableCallbackIf`.
 
     Args:
         callback: the callback.
-        pred: whether it is called now; takes this callback.
+        pred: takes this callback; returns whether to call `callback`.
     """
 
     def __init__(self, callback: Any, pred: Callable[[Any], Any]) -> None:

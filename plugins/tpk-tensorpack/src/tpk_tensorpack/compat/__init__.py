@@ -1,4 +1,4 @@
-"""tensorpack's `compat`: TensorFlow 1, whatever TensorFlow is installed."""
+"""tensorpack's `compat`: the TensorFlow 1 API, with any installed version."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["TensorSpec", "is_tfv2", "tfv1"]
 
 
 def is_tfv2() -> bool:
-    """Whether TensorFlow behaves as TensorFlow 2 does in this process."""
+    """Return whether this process uses TensorFlow 2 behavior."""
     return bool(tf.compat.v1.executing_eagerly_outside_functions())
 
 

@@ -1,4 +1,4 @@
-"""`tf.TensorSpec`, which TensorFlow has had since 1.14."""
+"""`tf.TensorSpec`, which exists since TensorFlow 1.14."""
 
 from __future__ import annotations
 

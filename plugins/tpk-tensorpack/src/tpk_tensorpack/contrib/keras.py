@@ -1,7 +1,7 @@
-"""Keras models, trained by tensorpack's trainers.
+"""Train Keras models with tensorpack's trainers.
 
-The Keras is that of `tf.keras`: Keras 3 from TensorFlow 2.16 on, and Keras 2 (``tf_keras``) where the environment
-variable ``TF_USE_LEGACY_KERAS=1`` says so. A function that refers to a module of ``tf_keras`` gets that.
+This uses the Keras of `tf.keras`: Keras 3 since TensorFlow 2.16, or Keras 2 (``tf_keras``) with the environment
+variable ``TF_USE_LEGACY_KERAS=1``. Functions that refer to a module of ``tf_keras`` use that one.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ _ACCURACIES = "'categorical_accuracy', 'sparse_categorical_accuracy' or 'binary_
 
 
 class KerasModel:
-    """A Keras model, its data, and the trainer that trains it.
+    """A Keras model with its data and trainer.
 
-    Each loss is reported by its name, each metric by its own, the penalties of all layers as ``regularize_cost``, and
-    what is minimized as ``total_loss``.
+    Each loss and each metric is reported under its name, the penalties of all layers as ``regularize_cost``, and the
+    minimized sum as ``total_loss``.
 
     Args:
-        get_model: takes an input of Keras for each tensor in `input_signature`, and returns a new model. It is called
-            in each tower.
+        get_model: takes a Keras input for each tensor in `input_signature` and returns a new model. It is called in
+            each tower.
         input_signature: a `tf.TensorSpec` for each input of the model.
-        target_signature: likewise for what its outputs are compared with.
-        input: an `InputSource` or a data flow, of both of them.
-        trainer: a trainer of models with one cost; by default one for all GPUs of this process.
+        target_signature: a `tf.TensorSpec` for each target.
+        input: an `InputSource` or a data flow of the inputs and targets.
+        trainer: a trainer of single-cost models; by default one for all GPUs of this process.
 
     Raises:
-        ConfigError: an argument is missing or of another kind; it names it.
+        ConfigError: an argument is missing or has the wrong type; the message names it.
 
     Example:
         ```python
@@ -78,7 +78,7 @@ class KerasModel:
             ("input", input),
         ):
             if given is None:
-                raise ConfigError(f"KerasModel needs {name}=; it was not given")
+                raise ConfigError(f"KerasModel needs {name}=")
         self.get_model = get_model
         self.input_signature = input_signature
         self.target_signature = target_signature
@@ -90,8 +90,8 @@ class KerasModel:
 
         Args:
             optimizer: a `tf.compat.v1.train.Optimizer`.
-            loss: the name of a loss of Keras, or one for each output.
-            metrics: names of metrics of Keras.
+            loss: the name of a Keras loss, or one for each output.
+            metrics: names of Keras metrics.
         """
         losses = _names("loss", loss)
         named_metrics = _names("metrics", metrics)
@@ -111,15 +111,15 @@ class KerasModel:
         """Train.
 
         Args:
-            validation_data: an `InputSource` or a data flow on which losses and metrics are evaluated at the end of
-                each epoch, before all other callbacks.
+            validation_data: an `InputSource` or a data flow to evaluate losses and metrics on at the end of each epoch,
+                before all other callbacks.
             kwargs: arguments of `Trainer.train_with_defaults`.
 
         Raises:
-            ConfigError: it was not compiled.
+            ConfigError: `compile` was not called.
         """
         if not hasattr(self, "_statistics"):
-            raise ConfigError("KerasModel.fit() comes before compile(): call that first")
+            raise ConfigError("KerasModel.fit() was called before compile()")
         callbacks = list(kwargs.pop("callbacks", None) or ())
         if validation_data is not None:
             callbacks.insert(0, InferenceRunner(validation_data, ScalarStats(self._statistics)))
@@ -127,15 +127,15 @@ class KerasModel:
 
 
 class KerasPhaseCallback(Callback):
-    """Feeds the learning phase of Keras 2 with each run, for models that ask for it themselves.
+    """Feed the learning phase of Keras 2 in each run, for models that use it directly.
 
-    Only `keras.backend.learning_phase` of Keras 2 makes such a placeholder. Layers know without it whether they train.
+    Only `keras.backend.learning_phase` of Keras 2 creates such a placeholder. Layers do not need it.
 
     Args:
-        isTrain: whether it is that of a training.
+        isTrain: whether the learning phase is training.
 
     Raises:
-        TypeError: that is no bool.
+        TypeError: `isTrain` is not a bool.
     """
 
     def __init__(self, isTrain: bool) -> None:
@@ -148,7 +148,7 @@ class KerasPhaseCallback(Callback):
         self._phases = _learning_phases(self.graph)
 
     def _before_run(self, ctx: Any) -> Any:
-        # Each kind of Keras has made the placeholder of one dtype or the other.
+        # The dtype of the placeholder depends on the version of Keras.
         feeds = {phase: phase.dtype.as_numpy_dtype(self._is_training) for phase in self._phases}
         return v1.train.SessionRunArgs(fetches=[], feed_dict=feeds)
 
@@ -164,10 +164,10 @@ def setup_keras_trainer(
     loss: list[str],
     metrics: list[str],
 ) -> None:
-    """Set up the graph of a trainer with a Keras model: its cost is the sum of its losses and of all penalties.
+    """Set up a trainer's graph with a Keras model; its cost is the sum of the losses and penalties.
 
-    Each loss belongs to an output and the target of the same place. So does each metric; those of a model with one
-    output are all about it.
+    Losses and metrics belong to the outputs and targets in the same order. A model with one output may have several
+    metrics.
 
     Args:
         trainer: a `SingleCostTrainer` without a graph.
@@ -176,17 +176,17 @@ def setup_keras_trainer(
         target_signature: likewise.
         input: an `InputSource`.
         optimizer: a `tf.compat.v1.train.Optimizer`.
-        loss: the name of a loss of Keras for each output.
-        metrics: names of metrics of Keras.
+        loss: the name of a Keras loss for each output.
+        metrics: names of Keras metrics.
 
     Raises:
-        ConfigError: an argument is of another kind, or the model and the names do not fit; it says which.
+        ConfigError: an argument has the wrong type, or the model and the names do not match; the message names it.
     """
     _check_trainer(trainer)
     if not isinstance(optimizer, v1.train.Optimizer):
         raise ConfigError(
-            f"the optimizer of a Keras model is {optimizer!r}; expected one of tf.train, such as "
-            "tf.train.AdamOptimizer(1e-3): tensorpack's trainers cannot use those of Keras"
+            f"the optimizer of a Keras model is {optimizer!r}; expected one from tf.train, such as "
+            "tf.train.AdamOptimizer(1e-3): tensorpack's trainers do not support Keras optimizers"
         )
     losses, named_metrics = _names("loss", loss), _names("metrics", metrics)
     inputs = check_signature(list(input_signature))
@@ -230,7 +230,7 @@ def setup_keras_trainer(
 
 def _check_trainer(trainer: Any) -> Any:
     if not isinstance(trainer, SingleCostTrainer):
-        raise ConfigError(f"a Keras model cannot be trained by {trainer!r}; expected a trainer such as SimpleTrainer()")
+        raise ConfigError(f"{trainer!r} cannot train a Keras model; expected a trainer such as SimpleTrainer()")
     return trainer
 
 
@@ -249,8 +249,8 @@ def _names(argument: str, given: Any) -> list[str]:
     for name in names:
         if not isinstance(name, str):
             raise ConfigError(
-                f"{argument} of a Keras model has {name!r}; expected the name of a function in keras.losses or "
-                "keras.metrics, by which it is reported, too"
+                f"{argument} of a Keras model contains {name!r}; expected the name of a function in keras.losses or "
+                "keras.metrics, which is also its name in reports"
             )
     return names
 
@@ -260,34 +260,34 @@ def _check_counts(
 ) -> None:
     if not len(outputs) == len(targets) == len(losses):
         raise ConfigError(
-            f"the Keras model has {len(outputs)} outputs, there are {len(targets)} targets, and {len(losses)} losses "
-            f"({', '.join(losses)}): expected as many of each"
+            f"the Keras model has {len(outputs)} outputs, {len(targets)} targets and {len(losses)} losses "
+            f"({', '.join(losses)}): expected the same number of each"
         )
     if len(outputs) > 1 and metrics and len(metrics) != len(outputs):
         raise ConfigError(
-            f"the Keras model has {len(outputs)} outputs, and there are {len(metrics)} metrics ({', '.join(metrics)}): "
+            f"the Keras model has {len(outputs)} outputs and {len(metrics)} metrics ({', '.join(metrics)}): "
             "expected one for each output, or none"
         )
 
 
 def _function(keras: Any, name: str, home: Any) -> Callable[[Any, Any], Any]:
-    """Return the function of targets and outputs that Keras knows by a name."""
+    """Return the Keras function of targets and outputs with a given name."""
     if name in ("accuracy", "acc"):
-        raise ConfigError(f"{name!r} may be several metrics of Keras. Name the one that you mean: {_ACCURACIES}")
+        raise ConfigError(f"{name!r} may mean several Keras metrics. Choose one of {_ACCURACIES}")
     found = getattr(home, name, None) or getattr(keras.losses, name, None)
     if not inspect.isfunction(found):
-        # Short names, such as "mse", are those of losses in all versions of Keras.
+        # Short names such as "mse" are losses in all versions of Keras.
         try:
             found = keras.losses.get(name)
         except ValueError:
             found = None
     if not callable(found):
-        raise ConfigError(f"there is no function {name!r} in keras.losses or keras.metrics: expected a name from there")
+        raise ConfigError(f"keras.losses and keras.metrics have no function {name!r}: expected a name from there")
     return found  # type: ignore[no-any-return]
 
 
 def _mean(function: Callable[[Any, Any], Any], target: Any, output: Any, name: str) -> Any:
-    # In a scope of its own, so that the name is left for what is reported.
+    # In a separate scope, so that the name is free for the reported statistic.
     with tf.name_scope(f"{name}_of_keras"):
         value = tf.cast(function(target, output), tf.float32)
     return tf.reduce_mean(value, name=name)
@@ -309,7 +309,7 @@ def _learning_phases(graph: Any) -> list[Any]:
 
 
 def _package_of(get_model: Callable[..., Any]) -> str | None:
-    """Return ``"tf_keras"`` if the function refers to that by a global name; None stands for `tf.keras`."""
+    """Return ``"tf_keras"`` if the function refers to that package by a global name; None means `tf.keras`."""
     for value in _globals_used(get_model):
         module = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
         if isinstance(module, str) and module.partition(".")[0] == "tf_keras":

@@ -47,7 +47,7 @@ class HDF5Data(RNGDataFlow):
         except FileNotFoundError as error:
             raise InputError(f"HDF5Data: there is no file {filename}") from error
         except KeyError as error:
-            raise InputError(f"HDF5Data: {filename} has not all of {', '.join(self.data_paths)}: {error}") from error
+            raise InputError(f"HDF5Data: {filename} lacks some of {', '.join(self.data_paths)}: {error}") from error
         except OSError as error:
             raise InputError(f"HDF5Data: {filename} is damaged, or no HDF5 file: {error}") from error
         lengths = [len(data) for data in self.dps]

@@ -29,7 +29,7 @@ class ImageFromFile(RNGDataFlow):
         shuffle: whether to shuffle before each pass.
 
     Raises:
-        ConfigError: `channel` is another number, or there are no files.
+        ConfigError: `channel` is invalid, or `files` is empty.
         InputError: (when iterating) a file cannot be read as an image; the message names it.
     """
 

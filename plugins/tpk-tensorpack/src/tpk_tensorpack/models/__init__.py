@@ -1,4 +1,4 @@
-"""tensorpack's `models`: layers, chains of them, and regularization."""
+"""tensorpack's `models`: layers, chains of layers, and regularization."""
 
 from __future__ import annotations
 

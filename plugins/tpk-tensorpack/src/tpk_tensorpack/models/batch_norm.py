@@ -34,13 +34,13 @@ Layer = Callable[..., Any]
 
 
 def _takes_internal_update(func: Layer) -> Layer:
-    """Let a layer take `ema_update` as scripts of 0.8 give it, too: ``internal_update``, a bool."""
+    """Let a layer accept ``internal_update``, a bool, which version 0.8 used instead of `ema_update`."""
 
     @functools.wraps(func)
     def layer(inputs: Any, *, internal_update: bool | None = None, **arguments: Any) -> Any:
         if internal_update is not None:
             if "ema_update" in arguments:
-                raise TypeError("BatchNorm got both ema_update and internal_update, its older form; drop the latter")
+                raise TypeError("BatchNorm got both ema_update and internal_update, its former name; drop the latter")
             arguments["ema_update"] = "internal" if internal_update else "collection"
         return func(inputs, **arguments)
 
@@ -66,39 +66,37 @@ def BatchNorm(
     ema_update: str = "default",
     sync_statistics: str | None = None,
 ) -> Any:
-    """Normalize each feature by the statistics of the batch in training, and by their moving averages elsewhere.
+    """Normalize each feature by the batch statistics in training, and by their moving averages otherwise.
 
-    Variables: ``beta``, ``gamma``, and, not trainable, ``mean/EMA`` and ``variance/EMA``.
+    Variables: ``beta`` and ``gamma``; and, not trainable, ``mean/EMA`` and ``variance/EMA``.
 
     Args:
         inputs: images, or vectors.
-        axis: of the features; by default what `data_format` says.
-        training: whether to use the statistics of the batch; by default whether this tower is trained.
-        momentum: the share of the averages that stays in each step.
-        epsilon: what is added to the variance.
-        center: whether there is a ``beta``.
-        scale: whether there is a ``gamma``.
+        axis: the feature axis; by default given by `data_format`.
+        training: whether to use the batch statistics; by default whether this is a training tower.
+        momentum: the decay of the moving averages.
+        epsilon: added to the variance.
+        center: whether to add ``beta``.
+        scale: whether to multiply by ``gamma``.
         beta_initializer: by default zeros.
         gamma_initializer: by default ones.
-        virtual_batch_size: statistics are those of so many examples each ("ghost batches"); the batch size must be a
-            multiple of it.
+        virtual_batch_size: compute the statistics over groups of this many examples ("ghost batches"); must divide the
+            batch size.
         data_format: ``"channels_last"`` (``"NHWC"``) or ``"channels_first"`` (``"NCHW"``), for images.
-        ema_update: how the averages move in training: ``"collection"``, the default, by ops in ``UPDATE_OPS``, which
-            trainers run with each step; ``"internal"``, as often as the layer is computed, also in a branch or a loop;
-            ``"skip"``, not at all.
-        sync_statistics: ``"nccl"`` or ``"horovod"``: statistics are those of all towers (of all processes).
+        ema_update: how to update the moving averages in training: ``"collection"``, the default, with ops in
+            ``UPDATE_OPS``, which trainers run in each step; ``"internal"``, whenever the layer is computed, even in a
+            branch or loop; ``"skip"``, never.
+        sync_statistics: ``"nccl"`` or ``"horovod"``: compute the statistics over all towers (all processes).
 
     Returns:
         A tensor like `inputs`, named ``output``.
 
     Raises:
-        ValueError: an argument is none of what is listed here, or two of them exclude each other.
+        ValueError: an argument is invalid, or two arguments exclude each other.
     """
     rank = inputs.shape.rank
     if rank not in (2, 4):
-        raise ValueError(
-            f"BatchNorm: the input has the shape {inputs.shape}; expected images (rank 4) or vectors (rank 2)"
-        )
+        raise ValueError(f"BatchNorm: the input has shape {inputs.shape}; expected images (rank 4) or vectors (rank 2)")
     if axis is None:
         axis = 1 if rank == 4 and data_format == "channels_first" else rank - 1
     if ema_update not in _EMA_UPDATES:
@@ -106,7 +104,7 @@ def BatchNorm(
     if sync_statistics not in _SYNC:
         raise ValueError(f"BatchNorm: sync_statistics={sync_statistics!r}: expected None, 'nccl' or 'horovod'")
     if virtual_batch_size is not None and sync_statistics is not None:
-        raise ValueError("BatchNorm: statistics of ghost batches cannot be those of all towers, too; drop one argument")
+        raise ValueError("BatchNorm: virtual_batch_size and sync_statistics exclude each other; drop one of them")
     context = get_current_tower_context()
     if training is None:
         training = context is not None and context.is_training
@@ -166,20 +164,20 @@ def BatchRenorm(
     gamma_initializer: Any = None,
     data_format: str = "channels_last",
 ) -> Any:
-    """Normalize each feature by the statistics of the batch, corrected towards their averages.
+    """Normalize each feature by the batch statistics, corrected towards their moving averages.
 
-    (Ioffe, 2017, https://arxiv.org/abs/1702.03275.) Variables: ``gamma``, ``beta``; and, not trainable,
-    ``moving_mean``, ``moving_variance`` and ``moving_stddev``, by which it normalizes outside of training, and
-    ``renorm_mean`` and ``renorm_stddev``, towards which it corrects.
+    (Ioffe, 2017, https://arxiv.org/abs/1702.03275.) Variables: ``gamma`` and ``beta``; and, not trainable,
+    ``moving_mean``, ``moving_variance`` and ``moving_stddev``, used outside of training, and ``renorm_mean`` and
+    ``renorm_stddev``, used for the correction.
 
     Args:
         x: images or vectors.
-        rmax: how many times the deviation may be that of the average, at most; a number or a scalar.
-        dmax: by how many deviations the mean may be off the average, at most.
-        momentum: how much of the averages for inference stays in a step. Of those of the correction, 0.99 does.
-        epsilon: what is added to the variance.
-        center: whether there is a ``beta``.
-        scale: whether there is a ``gamma``.
+        rmax: the maximum ratio of the batch's standard deviation to the average one; a number or a scalar.
+        dmax: the maximum difference of the batch mean from the average mean, in standard deviations.
+        momentum: the decay of the moving averages used for inference. The decay of the others is 0.99.
+        epsilon: added to the variance.
+        center: whether to add ``beta``.
+        scale: whether to multiply by ``gamma``.
         gamma_initializer: by default ones.
         data_format: ``"channels_last"`` (``"NHWC"``) or ``"channels_first"`` (``"NCHW"``), for images.
 
@@ -187,13 +185,11 @@ def BatchRenorm(
         A tensor like `x`, named ``output``.
 
     Raises:
-        ValueError: `x` has another rank than 2 or 4.
+        ValueError: the rank of `x` is neither 2 nor 4.
     """
     rank = x.shape.rank
     if rank not in (2, 4):
-        raise ValueError(
-            f"BatchRenorm: the input has the shape {x.shape}; expected images (rank 4) or vectors (rank 2)"
-        )
+        raise ValueError(f"BatchRenorm: the input has shape {x.shape}; expected images (rank 4) or vectors (rank 2)")
     axis = 1 if rank == 4 and data_format == "channels_first" else rank - 1
     features = x.shape.as_list()[axis]
     broadcast = [features if each == axis else 1 for each in range(rank)]
@@ -234,7 +230,7 @@ _RENORM_MOMENTUM = 0.99
 def _move_renormed(
     moving: list[Any], mean: tuple[Any, Any], stddev: tuple[Any, Any], momentum: float, epsilon: float
 ) -> None:
-    """Add ops to ``UPDATE_OPS`` that move the averages: those for inference, and along with them the others."""
+    """Add ops to ``UPDATE_OPS`` that update the averages for inference, together with those for the correction."""
 
     def moved(average: Any, value: Any, decay: float) -> Any:
         return v1.assign_sub(average, (average - value) * (1 - decay))
@@ -258,7 +254,7 @@ def _of_ghost_batches(
     beta_initializer: Any,
     gamma_initializer: Any,
 ) -> Any:
-    """Normalize each `size` examples by their own statistics; the averages move by those of the first ones.
+    """Normalize every `size` examples by their own statistics; the averages are updated from the first group.
 
     (Hoffer et al., 2017, https://arxiv.org/abs/1705.08741.)
     """

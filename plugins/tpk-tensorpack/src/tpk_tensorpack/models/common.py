@@ -1,4 +1,4 @@
-"""What layers have in common: their variables as attributes of what they return."""
+"""Layer variables as attributes of the layer's output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["VariableHolder", "disable_layer_logging", "layer_register", "rename_
 
 
 class VariableHolder:
-    """Variables, each an attribute: what a layer returns has them in ``variables``, as ``conv.variables.W``.
+    """Variables as attributes: the output of a layer has them in ``variables``, as in ``conv.variables.W``.
 
     Args:
         kwargs: the variables.
@@ -30,16 +30,16 @@ class VariableHolder:
 
     def _add_variable(self, name: str, variable: Any) -> None:
         if name in self._vars:
-            raise AttributeError(f"there is a variable {name!r} already")
+            raise AttributeError(f"there is already a variable {name!r}")
         self._vars[name] = variable
         object.__setattr__(self, name, variable)
 
     def all(self) -> list[Any]:
-        """Return all of them."""
+        """Return all variables."""
         return list(self._vars.values())
 
 
 def with_variables(outputs: Any, **variables: Any) -> Any:
-    """Return `outputs`, which have these variables (but for None) as their ``variables``."""
+    """Set the variables (except None) as the ``variables`` attribute of `outputs`, and return `outputs`."""
     outputs.variables = VariableHolder(**{name: each for name, each in variables.items() if each is not None})
     return outputs

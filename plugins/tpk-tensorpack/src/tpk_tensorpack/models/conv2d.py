@@ -27,7 +27,7 @@ OLD_NAMES = {"out_channel": "filters", "kernel_shape": "kernel_size", "stride": 
 
 
 def he_normal_initializer() -> Any:
-    """Return the initializer that layers of weights have by default: He et al., https://arxiv.org/abs/1502.01852."""
+    """Return the default initializer of weights: He et al., https://arxiv.org/abs/1502.01852."""
     return v1.variance_scaling_initializer(2.0, mode="fan_in", distribution="untruncated_normal")
 
 
@@ -50,26 +50,26 @@ def Conv2D(
     activity_regularizer: Function | None = None,
     split: int = 1,
 ) -> Any:
-    """Convolve images, as `tf.layers.conv2d` does, with padding by default.
+    """Convolve images like `tf.layers.conv2d`, but with padding ``"same"`` by default.
 
     Variables: ``W`` and, with `use_bias`, ``b``.
 
     Args:
-        inputs: images, of known number of channels.
-        filters: how many channels the outputs have.
-        kernel_size: of the kernel.
-        strides: how far windows are apart.
+        inputs: images with a known number of channels.
+        filters: the number of output channels.
+        kernel_size: the size of the kernel.
+        strides: the strides of the window.
         padding: ``"same"`` or ``"valid"``.
         data_format: ``"channels_last"`` (``"NHWC"``) or ``"channels_first"`` (``"NCHW"``).
-        dilation_rate: of the kernel.
-        activation: what is applied to the outputs.
-        use_bias: whether a bias is added.
+        dilation_rate: the dilation rate of the kernel.
+        activation: a function applied to the outputs.
+        use_bias: whether to add a bias.
         kernel_initializer: by default He's.
         bias_initializer: by default zeros.
         kernel_regularizer: maps ``W`` to a loss.
         bias_regularizer: maps ``b`` to a loss.
         activity_regularizer: maps the outputs to a loss.
-        split: into how many groups the channels are split; each output channel sees those of its group.
+        split: the number of channel groups; each output channel depends only on the inputs in its group.
 
     Returns:
         Images, named ``output``.
@@ -119,7 +119,7 @@ def Conv2D(
     if tf.config.list_physical_devices("GPU"):
         outputs = convolve(inputs, kernel)
     else:
-        # TensorFlow has no gradients of grouped convolutions on CPUs.
+        # TensorFlow lacks gradients of grouped convolutions on CPUs.
         axis = 3 if layout == "NHWC" else 1
         parts = zip(tf.split(inputs, split, axis), tf.split(kernel, split, 3), strict=True)
         outputs = tf.concat([convolve(part, own) for part, own in parts], axis)
@@ -151,9 +151,9 @@ def Conv2DTranspose(
     bias_regularizer: Function | None = None,
     activity_regularizer: Function | None = None,
 ) -> Any:
-    """Transposed convolution of images, as `tf.layers.conv2d_transpose` does it, with padding by default.
+    """Transposed convolution of images like `tf.layers.conv2d_transpose`, but with padding ``"same"`` by default.
 
-    Variables, arguments and outputs are those of `Conv2D`.
+    See `Conv2D` for variables, arguments and outputs.
     """
     scope = v1.get_variable_scope()
     with rename_get_variable(NAMES):
@@ -180,6 +180,6 @@ Deconv2D = Conv2DTranspose
 
 
 def variables_of(scope: Any, use_bias: bool) -> dict[str, Any]:
-    """Return the variables of the layer that was built in this scope, as whoever reuses them gets them."""
+    """Return the variables of the layer in this scope, the way code that reuses them gets them."""
     with v1.variable_scope(scope, reuse=True, auxiliary_name_scope=False):
         return {"W": v1.get_variable("W"), "b": v1.get_variable("b") if use_bias else None}

@@ -22,7 +22,7 @@ Function = Callable[[Any], Any]
 
 
 def batch_flatten(x: Any) -> Any:
-    """Return a tensor with all dimensions but the first as one."""
+    """Flatten all dimensions of a tensor except the first."""
     shape = x.shape.as_list()[1:]
     if None in shape:
         return tf.reshape(x, tf.stack([tf.shape(x)[0], -1]))
@@ -45,16 +45,17 @@ def FullyConnected(
     bias_regularizer: Function | None = None,
     activity_regularizer: Function | None = None,
 ) -> Any:
-    """Multiply by a matrix, as `tf.layers.dense` does, after all dimensions but the first were made one.
+    """Multiply by a matrix, like `tf.layers.dense`, after flattening all dimensions except the first.
 
     Variables: ``W`` and, with `use_bias`, ``b``.
 
     Args:
-        inputs: a tensor of at least two dimensions, of known sizes but for the first.
-        units: how many numbers come out for each example.
-        activation: what is applied to the outputs.
-        use_bias: whether a bias is added.
-        kernel_initializer: by default one of variance 2 / fan-in, cut off at two standard deviations.
+        inputs: a tensor of at least two dimensions, with known sizes except for the first.
+        units: the number of outputs per example.
+        activation: a function applied to the outputs.
+        use_bias: whether to add a bias.
+        kernel_initializer: by default a normal distribution with variance 2 / fan-in, truncated at two standard
+            deviations.
         bias_initializer: by default zeros.
         kernel_regularizer: maps ``W`` to a loss.
         bias_regularizer: maps ``b`` to a loss.

@@ -26,15 +26,15 @@ def LayerNorm(
     gamma_initializer: Any = ONES,
     data_format: str = "channels_last",
 ) -> Any:
-    """Normalize each example by the mean and variance of all its numbers (Ba et al., https://arxiv.org/abs/1607.06450).
+    """Normalize each example by its mean and variance (Ba et al., https://arxiv.org/abs/1607.06450).
 
-    Variables: ``beta`` and ``gamma``, a number for each channel.
+    Variables: ``beta`` and ``gamma``, with one number per channel.
 
     Args:
         x: images, or vectors.
-        epsilon: what is added to the variance.
-        center: whether there is a ``beta``.
-        scale: whether there is a ``gamma``.
+        epsilon: added to the variance.
+        center: whether to add ``beta``.
+        scale: whether to multiply by ``gamma``.
         gamma_initializer: by default ones.
         data_format: ``"channels_last"`` (``"NHWC"``) or ``"channels_first"`` (``"NCHW"``), for images.
 
@@ -43,7 +43,7 @@ def LayerNorm(
     """
     rank = x.shape.rank
     if rank not in (2, 4):
-        raise ValueError(f"LayerNorm: the input has the shape {x.shape}; expected images (rank 4) or vectors (rank 2)")
+        raise ValueError(f"LayerNorm: the input has shape {x.shape}; expected images (rank 4) or vectors (rank 2)")
     return _normalized(x, list(range(1, rank)), data_format, epsilon, center, scale, gamma_initializer)
 
 
@@ -60,12 +60,12 @@ def InstanceNorm(
 ) -> Any:
     """Normalize each channel of each image by its mean and variance (Ulyanov et al., https://arxiv.org/abs/1607.08022).
 
-    Variables, arguments and outputs are those of `LayerNorm`; `use_affine`, of the past, is `center` and `scale`.
+    See `LayerNorm` for variables, arguments and outputs; the obsolete `use_affine` sets both `center` and `scale`.
     """
     if use_affine is not None:
         center = scale = use_affine
     if x.shape.rank != 4:
-        raise ValueError(f"InstanceNorm: the input has the shape {x.shape}; expected images (rank 4)")
+        raise ValueError(f"InstanceNorm: the input has shape {x.shape}; expected images (rank 4)")
     axes = [1, 2] if get_data_format(data_format) == "channels_last" else [2, 3]
     return _normalized(x, axes, data_format, epsilon, center, scale, gamma_initializer)
 
@@ -77,7 +77,7 @@ def _normalized(
     axis = 1 if rank == 4 and get_data_format(data_format) == "channels_first" else rank - 1
     channels = x.shape.as_list()[axis]
     if channels is None:
-        raise ValueError(f"the number of channels of the input, of shape {x.shape}, is unknown; set its shape")
+        raise ValueError(f"the number of channels of the input with shape {x.shape} is unknown; set its shape")
     mean, variance = tf.nn.moments(x, axes, keepdims=True)
     broadcast = [1] * rank
     broadcast[axis] = channels

@@ -13,7 +13,7 @@ __all__ = ["LinearWrap"]
 
 
 class LinearWrap:
-    """A tensor, of which layers are methods that return the next `LinearWrap`.
+    """A tensor with layers as methods that return the next `LinearWrap`.
 
     Args:
         tensor: the tensor.
@@ -41,7 +41,7 @@ class LinearWrap:
             def apply(*args: Any, **kwargs: Any) -> LinearWrap:
                 has_name = use_scope or (use_scope is None and bool(args) and isinstance(args[0], str))
                 if has_name and not (args and isinstance(args[0], str)):
-                    raise ValueError(f"LinearWrap: .{name} wants the name of its scope first, as in .{name}('name', …)")
+                    raise ValueError(f"LinearWrap: .{name} takes the name of its scope first, as in .{name}('name', …)")
                 place = 1 if has_name else 0
                 return LinearWrap(layer(*args[:place], self._t, *args[place:], **kwargs))
 
@@ -51,16 +51,16 @@ class LinearWrap:
         if name.startswith("_"):
             raise AttributeError(name)
         raise AttributeError(
-            f"LinearWrap has no layer {name!r}: it knows those of layer_register, .tf.… for TensorFlow's "
-            "functions, and .apply(function, …) for all others"
+            f"LinearWrap has no layer {name!r}: it supports layers of layer_register, .tf.… for TensorFlow's "
+            "functions, and .apply(function, …) for others"
         )
 
     def apply(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> LinearWrap:
-        """Return what ``func(tensor, *args, **kwargs)`` returns, wrapped."""
+        """Return ``func(tensor, *args, **kwargs)``, wrapped."""
         return LinearWrap(func(self._t, *args, **kwargs))
 
     def apply2(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> LinearWrap:
-        """Return what ``func(args[0], tensor, *args[1:], **kwargs)`` returns, wrapped: for layers with a name."""
+        """Return ``func(args[0], tensor, *args[1:], **kwargs)``, wrapped: for layers with a name."""
         return LinearWrap(func(args[0], self._t, *args[1:], **kwargs))
 
     def __call__(self) -> Any:
@@ -72,13 +72,13 @@ class LinearWrap:
         return self._t
 
     def print_tensor(self) -> LinearWrap:
-        """Print the tensor, and return this."""
+        """Print the tensor and return self."""
         print(self._t)
         return self
 
 
 class _FunctionsOf:
-    """The functions of a module as methods: of TensorFlow, and of its modules."""
+    """The functions of TensorFlow or of one of its modules, as methods."""
 
     def __init__(self, module: Any, tensor: Any) -> None:
         self._module = module

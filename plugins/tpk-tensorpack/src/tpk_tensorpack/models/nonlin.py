@@ -1,4 +1,4 @@
-"""Nonlinear functions."""
+"""Nonlinearities."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ v1 = tf.compat.v1
 
 @layer_register(use_scope=None)
 def Maxout(x: Any, num_unit: int) -> Any:
-    """Take the greatest of each `num_unit` channels (Goodfellow et al., https://arxiv.org/abs/1302.4389).
+    """Return the maximum of each `num_unit` channels (Goodfellow et al., https://arxiv.org/abs/1302.4389).
 
     Args:
         x: a tensor of shape [batch, height, width, channels] or [batch, channels].
-        num_unit: how many channels become one; it has to divide their number.
+        num_unit: the number of channels to reduce to one; must divide the number of channels.
 
     Returns:
         A tensor with ``channels / num_unit`` channels, named ``output``.
     """
     shape = x.shape.as_list()
     if len(shape) not in (2, 4):
-        raise ValueError(f"Maxout: the input has the shape {shape}; expected two or four dimensions")
+        raise ValueError(f"Maxout: the input has shape {shape}; expected two or four dimensions")
     channels = shape[-1]
     if channels is None or channels % num_unit:
         raise ValueError(f"Maxout: num_unit={num_unit} does not divide the {channels} channels of the input")
@@ -41,14 +41,14 @@ def Maxout(x: Any, num_unit: int) -> Any:
 
 @layer_register()
 def PReLU(x: Any, init: float = 0.001, name: str | None = None) -> Any:
-    """Apply a rectifier whose slope below zero is learned (He et al., https://arxiv.org/abs/1502.01852).
+    """Apply a rectifier with a learned negative slope (He et al., https://arxiv.org/abs/1502.01852).
 
-    Variables: ``alpha``, one number.
+    Variables: ``alpha``, a scalar.
 
     Args:
         x: a tensor.
-        init: the slope at first.
-        name: of the output.
+        init: the initial slope.
+        name: the name of the output.
 
     Returns:
         A tensor like `x`.
@@ -60,10 +60,10 @@ def PReLU(x: Any, init: float = 0.001, name: str | None = None) -> Any:
 
 @layer_register(use_scope=None)
 def BNReLU(x: Any, name: str | None = None) -> Any:
-    """Apply `BatchNorm`, called ``bn``, and a rectifier.
+    """Apply `BatchNorm`, named ``bn``, and ReLU.
 
     Args:
         x: images, or vectors.
-        name: of the output.
+        name: the name of the output.
     """
     return tf.nn.relu(BatchNorm("bn", x), name=name)

@@ -29,12 +29,12 @@ def MaxPooling(
     padding: str = "valid",
     data_format: str = "channels_last",
 ) -> Any:
-    """Take the greatest of each window, as `tf.layers.max_pooling2d` does.
+    """Return the maximum of each window, like `tf.layers.max_pooling2d`.
 
     Args:
         inputs: images.
-        pool_size: of a window.
-        strides: how far windows are apart; by default, as far as they are large.
+        pool_size: the size of the window.
+        strides: the strides of the window; by default its size.
         padding: ``"same"`` or ``"valid"``.
         data_format: ``"channels_last"`` (``"NHWC"``) or ``"channels_first"`` (``"NCHW"``).
 
@@ -55,7 +55,7 @@ def AvgPooling(
     padding: str = "valid",
     data_format: str = "channels_last",
 ) -> Any:
-    """Take the mean of each window, as `tf.layers.average_pooling2d` does; arguments as for `MaxPooling`."""
+    """Return the mean of each window, like `tf.layers.average_pooling2d`; arguments as for `MaxPooling`."""
     strides = pool_size if strides is None else strides
     pooled = layers.average_pooling2d(inputs, pool_size, strides, padding, data_format)
     return tf.identity(pooled, name="output")
@@ -63,23 +63,23 @@ def AvgPooling(
 
 @layer_register(log_shape=True)
 def GlobalAvgPooling(x: Any, data_format: str = "channels_last") -> Any:
-    """Return the mean of each channel over an image, of shape [batch, channels], named ``output``."""
+    """Return the mean of each channel over each image, of shape [batch, channels], named ``output``."""
     axes = [1, 2] if get_data_format(data_format) == "channels_last" else [2, 3]
     return tf.reduce_mean(x, axes, name="output")
 
 
 @layer_register(log_shape=True)
 def FixedUnPooling(x: Any, shape: Shape2D, unpool_mat: Any = None, data_format: str = "channels_last") -> Any:
-    """Make images larger: each pixel becomes a matrix, times the pixel.
+    """Enlarge images: each pixel becomes the product of the pixel and a matrix.
 
     Args:
         x: images.
-        shape: of the matrix.
+        shape: the shape of the matrix.
         unpool_mat: the matrix; by default 1 in the upper left corner, 0 elsewhere.
         data_format: ``"channels_last"`` (``"NHWC"``) or ``"channels_first"`` (``"NCHW"``).
 
     Returns:
-        Images that are `shape` times as large.
+        Images enlarged by the factors in `shape`.
     """
     height, width = shape2d(shape)
     if unpool_mat is None:

@@ -1,4 +1,4 @@
-"""Registration of layers: a variable scope, an argument scope, and a log of shapes around a function."""
+"""Register layers: functions with a variable scope, an argument scope and a log of shapes."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ _registered: dict[str, Layer] = {}
 
 
 def get_registered_layer(name: str) -> Layer | None:
-    """Return the layer that was registered under a name, or None."""
+    """Return the layer registered under a name, or None."""
     return _registered.get(name)
 
 
 def layer_register(log_shape: bool = False, use_scope: bool | None = True) -> Callable[[Layer], Layer]:
-    """Return a decorator that makes a layer of a function; its variables are those of `tf.get_variable`.
+    """Return a decorator that makes a function a layer; it creates variables with `tf.get_variable`.
 
-    A layer takes default arguments from `argscope`, and is known to `LinearWrap` by its name.
+    A layer takes default arguments from `argscope`, and is a method of `LinearWrap` by its name.
 
     Args:
         log_shape: whether to log the shapes of inputs and outputs.
-        use_scope: whether the layer is called with the name of its variable scope first. None takes a name if the
-            first argument is a text.
+        use_scope: whether the first argument of the layer is the name of its variable scope. None makes the name
+            optional: a string as the first argument is the name.
 
     Raises:
-        ValueError: (by the layer) the name is missing, or is no text; or there is a layer of that name already.
+        ValueError: (when calling the layer) the name is missing or not a string; or the layer is already registered.
 
     Example:
         ```python
@@ -61,7 +61,7 @@ def layer_register(log_shape: bool = False, use_scope: bool | None = True) -> Ca
             with tf.compat.v1.variable_scope(name) as scope:
                 outputs = func(*args, **kwargs)
                 if log_shape and args:
-                    # Outside of the tower's own scope, if it has one.
+                    # Outside of the tower's own scope, if any.
                     log_shapes(re.sub(r"^tower\d+/", "", scope.name), func.__name__, args[0], outputs)
             return outputs
 
@@ -69,7 +69,7 @@ def layer_register(log_shape: bool = False, use_scope: bool | None = True) -> Ca
         layer.use_scope = use_scope  # type: ignore[attr-defined]
         layer.__argscope_enabled__ = True  # type: ignore[attr-defined]
         if func.__name__ in _registered:
-            raise ValueError(f"a layer called {func.__name__} is registered already; give this one another name")
+            raise ValueError(f"a layer called {func.__name__} is already registered; choose another name")
         _registered[func.__name__] = layer
         return layer
 
@@ -77,13 +77,13 @@ def layer_register(log_shape: bool = False, use_scope: bool | None = True) -> Ca
 
 
 def _taken_name(func: Layer, use_scope: bool | None, args: tuple[Any, ...]) -> tuple[str | None, tuple[Any, ...]]:
-    """Return the name of the scope, if the layer is called with one, and the other arguments."""
+    """Return the name of the scope, if given, and the remaining arguments."""
     has_name = bool(args) and isinstance(args[0], str)
     if use_scope and not has_name:
         raise ValueError(
-            f"{func.__name__} wants the name of its scope first, as in {func.__name__}('name', x, …); "
+            f"{func.__name__} takes the name of its scope first, as in {func.__name__}('name', x, …); "
             f"got {args[0] if args else 'nothing'!r}"
         )
     if use_scope is False and has_name:
-        raise ValueError(f"{func.__name__} has no scope of its own: leave out the name {args[0]!r}")
+        raise ValueError(f"{func.__name__} does not have a scope: leave out the name {args[0]!r}")
     return (args[0], args[1:]) if has_name else (None, args)

@@ -1,4 +1,4 @@
-"""Regularization: costs of weights, and dropout."""
+"""Regularization: costs of weights and dropout."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ v1 = tf.compat.v1
 
 
 def regularize_cost(regex: str, func: Callable[[Any], Any], name: str = "regularize_cost") -> Any:
-    """Return the sum of a cost over the trainable variables whose names match.
+    """Return the sum of a cost over the trainable variables with matching names.
 
-    In a tower with variables of its own, these are the variables of that tower, and the names those within it. In a
-    tower that is not trained it is 0.
+    In a tower with separate variables, only these are matched, by their names within the tower. The cost is 0 in an
+    inference tower.
 
     Args:
-        regex: searched for in the names, which end in ``:0``, such as ``"fc.*/W"``.
+        regex: a regular expression to search for in names, which end in ``:0``, such as ``"fc.*/W"``.
         func: maps a variable to a cost, such as ``l2_regularizer(5e-4)``.
-        name: of the sum.
+        name: the name of the sum.
 
     Returns:
-        A scalar; 0 if no variable matches, which is warned of.
+        A scalar; 0 with a warning if no variable matches.
 
     Example:
         ```python
@@ -74,10 +74,10 @@ def _sum_of_costs(variables: Any, prefix: str, regex: str, func: Callable[[Any],
 def regularize_cost_from_collection(name: str = "regularize_cost") -> Any:
     """Return the sum of the regularization losses that the layers of this tower have collected.
 
-    In a tower that shares its variables it is that of the tower which has made them; in one that is not trained, 0.
+    For shared variables, these are the losses of the tower that created them. The sum is 0 in an inference tower.
 
     Args:
-        name: of the sum.
+        name: the name of the sum.
     """
     context = get_current_tower_context()
     if context is not None and not context.is_training:
@@ -93,13 +93,13 @@ def regularize_cost_from_collection(name: str = "regularize_cost") -> Any:
 
 @layer_register(use_scope=None)
 def Dropout(x: Any, *args: Any, **kwargs: Any) -> Any:
-    """Drop out, as `tf.layers.dropout` does, in training only.
+    """Apply dropout like `tf.layers.dropout`, but only in training.
 
     Args:
         x: a tensor.
-        args: the probability that a number is **kept**, as old scripts have it by position or as ``keep_prob``.
-        kwargs: arguments of `tf.layers.dropout`: ``rate``, the probability that one is dropped; ``noise_shape``,
-            ``seed``, ``training`` (by default whether this tower is trained).
+        args: the probability of **keeping** a number, which old scripts pass positionally or as ``keep_prob``.
+        kwargs: arguments of `tf.layers.dropout`: ``rate``, the probability of dropping a number, ``noise_shape``,
+            ``seed`` and ``training`` (by default whether this is a training tower).
 
     Returns:
         A tensor like `x`.
@@ -108,13 +108,11 @@ def Dropout(x: Any, *args: Any, **kwargs: Any) -> Any:
         kwargs["training"] = kwargs.pop("is_training")
     if args:
         if len(args) > 1:
-            raise ValueError(
-                "Dropout takes one argument by position after the tensor: the probability to keep a number"
-            )
+            raise ValueError("Dropout takes one positional argument after the tensor: the probability to keep a number")
         kwargs["rate"] = 1 - args[0]
     elif "keep_prob" in kwargs:
         if "rate" in kwargs:
-            raise ValueError("Dropout got both keep_prob and rate; give rate")
+            raise ValueError("Dropout got both keep_prob and rate; use rate")
         kwargs["rate"] = 1 - kwargs.pop("keep_prob")
     elif "rate" not in kwargs:
         kwargs["rate"] = 0.5

@@ -1,4 +1,4 @@
-"""Shapes of which a part is known, which TensorFlow itself has."""
+"""Partly known shapes, now replaced by TensorFlow's own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tpk_tensorpack.missing import not_here
 
 __all__: list[str] = []
 
-_INSTEAD = "tensor.shape, and tf.shape(tensor) for what is not known in it"
+_INSTEAD = "tensor.shape, and tf.shape(tensor) for unknown dimensions"
 
 __getattr__ = not_here(
     __name__,

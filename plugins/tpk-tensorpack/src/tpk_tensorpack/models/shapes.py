@@ -13,11 +13,11 @@ __all__ = ["ConcatWith"]
 
 @layer_register(use_scope=None)
 def ConcatWith(x: Any, tensor: Any, dim: int) -> Any:
-    """Concatenate a tensor with others; a layer, so that a `LinearWrap` can do so.
+    """Concatenate a tensor with others; as a layer, so that `LinearWrap` supports it.
 
     Args:
         x: the first tensor.
-        tensor: the others: a tensor, or a list of them.
-        dim: the dimension along which they follow each other.
+        tensor: another tensor, or a list of them.
+        dim: the dimension to concatenate along.
     """
     return tf.concat([x, *(tensor if isinstance(tensor, (list, tuple)) else [tensor])], dim)

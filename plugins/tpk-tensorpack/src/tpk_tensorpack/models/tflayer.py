@@ -1,4 +1,4 @@
-"""Layers of `tf.layers` made those of tensorpack: names of variables, and arguments of the past."""
+"""Adapt layers of `tf.layers` to tensorpack's variable names and former arguments."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _OLD_NAMES = {"W_init": "kernel_initializer", "b_init": "bias_initializer", "nl"
 
 
 def convert_to_tflayer_args(args_names: Sequence[str], name_mapping: Mapping[str, str]) -> Callable[[Layer], Layer]:
-    """Return a decorator of layers that take arguments as those of `tf.layers` do, which lets them take others, too.
+    """Return a decorator that lets a layer with the arguments of `tf.layers` accept tensorpack's former ones.
 
-    These are arguments by the names of the past (``W_init``, ``b_init``, ``nl``), some by position after the inputs,
-    and a `data_format` as TensorFlow's ops spell it (``"NCHW"``).
+    These are old names (``W_init``, ``b_init``, ``nl``), some positional arguments after the inputs, and a
+    `data_format` as spelled by TensorFlow's ops (``"NCHW"``).
 
     Args:
-        args_names: which arguments may follow the inputs by position.
-        name_mapping: further old names, and what they are called now.
+        args_names: the arguments that may be positional, after the inputs.
+        name_mapping: further old names and their current names.
 
     Example:
         ```python
@@ -65,10 +65,10 @@ def convert_to_tflayer_args(args_names: Sequence[str], name_mapping: Mapping[str
 
 
 def rename_get_variable(mapping: Mapping[str, str]) -> AbstractContextManager[Any]:
-    """Return a context in which `tf.get_variable` calls the variables of the present scope by other names.
+    """Return a context in which `tf.get_variable` renames the variables of the current scope.
 
     Args:
-        mapping: the names, and what to call them.
+        mapping: the names and their replacements.
     """
     prefix = tf.compat.v1.get_variable_scope().name
 
@@ -82,9 +82,9 @@ def rename_get_variable(mapping: Mapping[str, str]) -> AbstractContextManager[An
 
 
 def rename_tflayer_get_variable() -> AbstractContextManager[Any]:
-    """Return a context in which the variables of a layer of `tf.layers` are called as tensorpack's layers call them.
+    """Return a context in which the variables of `tf.layers` have tensorpack's names.
 
-    That is ``W`` and ``b`` for its kernel and bias, ``mean/EMA`` and ``variance/EMA`` for the moving averages.
+    That is ``W`` and ``b`` for kernel and bias, ``mean/EMA`` and ``variance/EMA`` for the moving averages.
 
     Example:
         ```python

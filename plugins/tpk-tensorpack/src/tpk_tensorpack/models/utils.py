@@ -1,4 +1,4 @@
-"""`VariableHolder`, by the path of where tensorpack has it."""
+"""`VariableHolder`, under its module name in tensorpack."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""tensorpack's `predict`: models that are trained, as functions of arrays."""
+"""tensorpack's `predict`: trained models as functions of arrays."""
 
 from __future__ import annotations
 

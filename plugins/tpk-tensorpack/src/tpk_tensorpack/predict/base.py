@@ -16,16 +16,16 @@ __all__ = ["OfflinePredictor", "OnlinePredictor", "PredictorBase"]
 
 
 class PredictorBase(abc.ABC):
-    """The base of what is a function of a datapoint's components.
+    """Base class of functions that take the components of a datapoint.
 
     Attributes:
-        return_input: whether a call returns the pair of its inputs and the outputs.
+        return_input: whether a call returns a pair of the inputs and the outputs.
     """
 
     return_input = False
 
     def __call__(self, *dp: Any) -> Any:
-        """Return the outputs for a datapoint, as a list; or the pair of the datapoint and them."""
+        """Return the list of outputs for a datapoint, or the pair of the datapoint and the outputs."""
         output = self._do_call(dp)
         return (dp, output) if self.return_input else output
 
@@ -35,7 +35,7 @@ class PredictorBase(abc.ABC):
 
 
 class AsyncPredictorBase(PredictorBase):
-    """The base of predictors that return futures."""
+    """Base class of predictors that return futures."""
 
     @abc.abstractmethod
     def put_task(self, dp: Sequence[Any], callback: Any = None) -> Any:
@@ -43,20 +43,20 @@ class AsyncPredictorBase(PredictorBase):
 
     @abc.abstractmethod
     def start(self) -> None:
-        """Start to work."""
+        """Start the predictor."""
 
     def _do_call(self, dp: Sequence[Any]) -> Any:
         return self.put_task(dp).result()
 
 
 class OnlinePredictor(PredictorBase):
-    """A function of arrays, computed in a session that exists.
+    """A function of arrays, computed in an existing session.
 
     Args:
-        input_tensors: the tensors that are fed.
-        output_tensors: the tensors that are returned.
-        return_input: whether a call returns the pair of its inputs and the outputs.
-        sess: the session; None for the default one at the time of a call.
+        input_tensors: the tensors to feed.
+        output_tensors: the tensors to return.
+        return_input: whether a call returns a pair of the inputs and the outputs.
+        sess: the session; None for the default session at the time of the call.
 
     Raises:
         InputError: the outputs depend on placeholders that are not fed.
@@ -86,19 +86,19 @@ class OnlinePredictor(PredictorBase):
 
     @property
     def online_predictor(self) -> tpk.predict.OnlinePredictor:
-        """The same as `tpk` has it."""
+        """The same predictor as a predictor of `tpk`."""
         return self._predict
 
 
 class OfflinePredictor(OnlinePredictor):
-    """A predictor with a graph and a session of its own.
+    """A predictor with its own graph and session.
 
     Args:
-        config: the model, its values, inputs and outputs.
+        config: the model, its variables' values, inputs and outputs.
 
     Raises:
         CheckpointError: a value does not fit the model.
-        TowerError: the model has no tensor of a name.
+        TowerError: a tensor is missing in the model.
         InputError: the outputs depend on an input that is not fed.
 
     Example:
@@ -121,7 +121,7 @@ class OfflinePredictor(OnlinePredictor):
 
 
 def _as_fed(value: Any, tensor: Any) -> Any:
-    """Return `value` as `Session.run` feeds it: cast to the dtype of the tensor, whatever that loses."""
+    """Return `value` as `Session.run` feeds it: cast to the dtype of the tensor, even if this loses precision."""
     if tensor.dtype == tf.string:
         return value
     return np.asarray(value, tensor.dtype.as_numpy_dtype)

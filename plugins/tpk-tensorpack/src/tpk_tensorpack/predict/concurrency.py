@@ -1,4 +1,4 @@
-"""Asynchronous predictor: requests of many threads, computed in batches."""
+"""An asynchronous predictor that batches requests from many threads."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ __getattr__ = not_here(
 
 
 class MultiThreadAsyncPredictor(AsyncPredictorBase):
-    """Computes requests, each of one datapoint without the dimension of the batch, in batches.
+    """Compute requests in batches; each is a datapoint without a batch dimension.
 
     Args:
-        predictors: each works in a thread of its own.
-        batch_size: how many requests are computed at once at most.
+        predictors: predictors, each run in its own thread.
+        batch_size: the maximum number of requests in a batch.
 
     Raises:
-        ValueError: there is no predictor, or one returns its inputs.
+        ValueError: the list of predictors is empty, or one of them returns its inputs.
         ConfigError: an input or output has no batch dimension, or a number is out of range.
 
     Example:
@@ -53,14 +53,14 @@ class MultiThreadAsyncPredictor(AsyncPredictorBase):
         )
 
     def start(self) -> None:
-        """Do nothing: it works already."""
+        """Do nothing: the threads are already running."""
 
     def put_task(self, dp: Sequence[Any], callback: Callable[[Future[Any]], Any] | None = None) -> Future[Any]:
         """Return the future of the outputs for a datapoint.
 
         Args:
-            dp: its components, without the dimension of the batch.
-            callback: is called with the future when it is done.
+            dp: the components of the datapoint, without the batch dimension.
+            callback: called with the future when it is done.
         """
         future: Future[Any] = self._batched.put_task(dp)
         if callback is not None:
@@ -68,5 +68,5 @@ class MultiThreadAsyncPredictor(AsyncPredictorBase):
         return future
 
     def close(self) -> None:
-        """End the threads."""
+        """Stop the threads."""
         self._batched.close()

@@ -1,4 +1,4 @@
-"""How a model predicts: its graph, where its values are, what goes in and what comes out."""
+"""Configuration of predictions: the graph, the values of variables, inputs and outputs."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ __all__ = ["PredictConfig"]
 
 @attrs.frozen(eq=False, init=False, kw_only=True)
 class PredictConfig(tpk.predict.PredictConfig):
-    """How a model predicts, once it is trained. Variables for which there is no value keep their initial ones.
+    """How to predict with a trained model. Variables without a value are initialized.
 
     Args:
         model: a `ModelDesc`.
-        tower_func: in place of a model, a function of the input tensors that builds it.
-        input_signature: a `tf.TensorSpec` for each argument of `tower_func`; that of a `TowerFunc` is its own.
-        input_names: names of the tensors that are fed; by default all in the signature.
-        output_names: names of the tensors that are returned.
-        session_creator: where the session comes from; by default a new one.
-        session_init: where the values of variables are.
-        return_input: whether predictors return the pair of their inputs and the outputs.
-        create_graph: whether there is a graph for the model; else it is built in the default graph.
+        tower_func: a function of the input tensors that builds the model, instead of `model`.
+        input_signature: a `tf.TensorSpec` for each argument of `tower_func`; a `TowerFunc` has its own.
+        input_names: the names of the tensors to feed; by default all inputs.
+        output_names: the names of the tensors to return.
+        session_creator: creates the session; by default a new one.
+        session_init: the values of variables.
+        return_input: whether predictors return a pair of their inputs and outputs.
+        create_graph: whether to build the model in a new graph instead of the default graph.
         device: see `tpk.PredictConfig`.
-        precision: see there.
+        precision: see `tpk.PredictConfig`.
 
     Raises:
-        ConfigError: an argument is not one of these; it names it.
+        ConfigError: an argument is invalid; the message names it.
 
     Example:
         ```python
@@ -85,12 +85,12 @@ class PredictConfig(tpk.predict.PredictConfig):
         )
 
     def make_graph(self) -> Any:
-        """Return the graph in which the model is built: a new one, or the default one."""
+        """Return the graph for the model: a new one or the default one."""
         return tf.Graph() if self.create_graph else tf.compat.v1.get_default_graph()
 
 
 class _InitialValues(SessionInit):
-    """Gives the variables that have no value yet their initial ones."""
+    """Initialize the variables that have no value yet."""
 
     def run(self, sess: Any) -> None:
         graph = sess.graph
@@ -100,7 +100,7 @@ class _InitialValues(SessionInit):
         missing = [variable for variable, has in zip(variables, has_value, strict=True) if not has]
         if missing:
             names = ", ".join(sorted(map(variable_name, missing)))
-            logger.warning("there is no value for these variables, so they have their initial ones: %s", names)
+            logger.warning("no values for these variables, so they keep their initial values: %s", names)
             sess.run([variable.initializer for variable in missing])
 
 

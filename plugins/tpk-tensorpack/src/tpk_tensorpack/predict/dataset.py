@@ -1,4 +1,4 @@
-"""Predictors of whole data flows."""
+"""Predictors for whole data flows."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["DatasetPredictorBase", "MultiProcessDatasetPredictor", "SimpleDatase
 
 
 class DatasetPredictorBase(abc.ABC):
-    """The base of what runs a data flow through a model.
+    """Base class of predictors that run a model on a data flow.
 
     Args:
-        config: the model, its values, inputs and outputs.
+        config: the model, its variables' values, inputs and outputs.
         dataset: the data flow.
 
     Raises:
-        ValueError: `config` is no `PredictConfig`.
+        ValueError: `config` is not a `PredictConfig`.
     """
 
     def __init__(self, config: PredictConfig, dataset: Iterable[Any]) -> None:
@@ -36,18 +36,18 @@ class DatasetPredictorBase(abc.ABC):
 
     @abc.abstractmethod
     def get_result(self) -> Iterator[Any]:
-        """Return what the model makes of each datapoint."""
+        """Return an iterator over the outputs for each datapoint."""
 
     def get_all_result(self) -> list[Any]:
-        """Return what the model makes of all datapoints."""
+        """Return the list of outputs for all datapoints."""
         return list(self.get_result())
 
 
 class SimpleDatasetPredictor(DatasetPredictorBase):
-    """Runs a data flow through a model, one datapoint after the other.
+    """Run a model on a data flow, one datapoint at a time.
 
     Args:
-        config: the model, its values, inputs and outputs.
+        config: the model, its variables' values, inputs and outputs.
         dataset: the data flow.
     """
 
@@ -56,7 +56,7 @@ class SimpleDatasetPredictor(DatasetPredictorBase):
         self.predictor = OfflinePredictor(config)
 
     def get_result(self) -> Iterator[Any]:
-        """Return what the model makes of each datapoint, in order; a bar shows how far it is."""
+        """Yield the outputs for each datapoint, in order; show a progress bar."""
         reset_state(self.dataset)
         with get_tqdm(total=_length(self.dataset)) as bar:
             for datapoint in self.dataset:
@@ -65,17 +65,17 @@ class SimpleDatasetPredictor(DatasetPredictorBase):
 
 
 class MultiProcessDatasetPredictor(DatasetPredictorBase):
-    """Runs a data flow through a model, in several processes, which are started afresh.
+    """Run a model on a data flow in several new processes.
 
     Args:
-        config: the model, its values, inputs and outputs. What it has of Python goes to the processes by cloudpickle.
-        dataset: the data flow, which is iterated here.
-        nr_proc: how many processes.
-        use_gpu: whether they compute on GPUs, each on the next one.
-        ordered: whether results come in the order of the data.
+        config: the model, its variables' values, inputs and outputs. Its Python objects are sent with cloudpickle.
+        dataset: the data flow, which is iterated in this process.
+        nr_proc: the number of processes.
+        use_gpu: whether to compute on GPUs, a different one in each process.
+        ordered: whether to preserve the order of the data.
 
     Raises:
-        ValueError: predictors are to return their inputs, which they cannot here.
+        ValueError: `return_input` is set, which is not supported here.
         ConfigError: `nr_proc` is not positive.
     """
 
@@ -95,14 +95,14 @@ class MultiProcessDatasetPredictor(DatasetPredictorBase):
         self._predictor = tpk.predict.MultiProcessDatasetPredictor(config, dataset, nr_proc, ordered, devices)
 
     def get_result(self) -> Iterator[Any]:
-        """Return what the model makes of each datapoint; a bar shows how far it is."""
+        """Yield the outputs for each datapoint; show a progress bar."""
         with get_tqdm(total=_length(self.dataset)) as bar:
             for result in self._predictor.get_result():
                 yield result
                 bar.update()
 
     def close(self) -> None:
-        """End the processes."""
+        """Stop the processes."""
         self._predictor.close()
 
 

@@ -1,4 +1,4 @@
-"""Predictor that takes its data from an input source."""
+"""A predictor with data from an input source."""
 
 from __future__ import annotations
 

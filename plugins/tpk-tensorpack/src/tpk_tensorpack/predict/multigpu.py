@@ -1,4 +1,4 @@
-"""Predictors with a tower on each of several devices."""
+"""Predictors with towers on several devices."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["DataParallelOfflinePredictor", "MultiTowerOfflinePredictor"]
 
 
 class MultiTowerOfflinePredictor(OnlinePredictor):
-    """Predictors of one model, one for each tower, which share their variables. Called as it is, it is the first.
+    """Predictors of one model with shared variables, one for each tower. Calling it calls the first predictor.
 
     Args:
-        config: the model, its values, inputs and outputs.
-        towers: the numbers of the GPUs, one for each tower; where there is no GPU, all are on the CPU.
+        config: the model, its variables' values, inputs and outputs.
+        towers: the GPU number of each tower; without GPUs, all are on the CPU.
 
     Raises:
-        ValueError: there is no tower.
+        ValueError: `towers` is empty.
     """
 
     def __init__(self, config: PredictConfig, towers: Sequence[int]) -> None:
@@ -37,7 +37,7 @@ class MultiTowerOfflinePredictor(OnlinePredictor):
         super().__init__(first.input_tensors, first.output_tensors, config.return_input, sess)
 
     def get_predictor(self, n: int) -> OnlinePredictor:
-        """Return the predictor of a tower; beyond the last one it goes on with the first."""
+        """Return the predictor of a tower; indices beyond the last one wrap around."""
         return self.predictors[n % len(self.predictors)]
 
     def get_predictors(self) -> list[OnlinePredictor]:
@@ -46,14 +46,14 @@ class MultiTowerOfflinePredictor(OnlinePredictor):
 
 
 class DataParallelOfflinePredictor(OnlinePredictor):
-    """A predictor that takes the inputs of all towers, one tower after the other, and returns all outputs so.
+    """A predictor that takes the inputs of all towers, tower by tower, and returns all outputs the same way.
 
     Args:
-        config: the model, its values, inputs and outputs.
+        config: the model, its variables' values, inputs and outputs.
         towers: see `MultiTowerOfflinePredictor`.
 
     Raises:
-        ValueError: there is no tower.
+        ValueError: `towers` is empty.
 
     Example:
         ```python
@@ -72,6 +72,6 @@ class DataParallelOfflinePredictor(OnlinePredictor):
 
 def _build(owner: Any, config: PredictConfig, towers: Sequence[int]) -> Any:
     if not towers:
-        raise ValueError(f"{type(owner).__name__} got towers={towers!r}: give the numbers of GPUs, one for each tower")
+        raise ValueError(f"{type(owner).__name__} got towers={towers!r}: expected GPU numbers, one for each tower")
     has_gpu = bool(tf.config.list_physical_devices("GPU"))
     return config.build_graph([f"/gpu:{number}" if has_gpu else "/cpu:0" for number in towers])

@@ -1,4 +1,4 @@
-"""tensorpack's `tfutils`: what knows TensorFlow."""
+"""tensorpack's `tfutils`: utilities around TensorFlow."""
 
 from __future__ import annotations
 

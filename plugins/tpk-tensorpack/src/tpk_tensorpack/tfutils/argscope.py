@@ -1,4 +1,4 @@
-"""Argument scopes: default arguments of layers, within a context."""
+"""Argument scopes: default arguments of layers within a context."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _current: ContextVar[Arguments | None] = ContextVar("tensorpack_argscope", defau
 
 @contextmanager
 def argscope(layers: Any, **kwargs: Any) -> Iterator[None]:
-    """Give layers other default arguments within the context; scopes may be nested.
+    """Change the default arguments of layers within the context; scopes may be nested.
 
     Args:
-        layers: a layer, or a list of them: what `layer_register` or `enable_argscope_for_function` has decorated.
+        layers: a layer, or a list of them, decorated by `layer_register` or `enable_argscope_for_function`.
         kwargs: the arguments.
 
     Raises:
-        ValueError: something else is given, or a layer has no argument of that name.
+        ValueError: `layers` contains something else, or a layer has no such argument.
 
     Example:
         ```python
@@ -44,8 +44,8 @@ def argscope(layers: Any, **kwargs: Any) -> Iterator[None]:
     for layer in layers:
         if not getattr(layer, "__argscope_enabled__", False):
             raise ValueError(
-                f"argscope: {layer!r} takes no arguments from a scope; it is no layer of layer_register, and "
-                "enable_argscope_for_function was not called with it"
+                f"argscope: {layer!r} does not take arguments from a scope: decorate it with layer_register or "
+                "enable_argscope_for_function first"
             )
         scope[layer.__name__] = {**scope[layer.__name__], **kwargs}
     token = _current.set(scope)
@@ -56,14 +56,14 @@ def argscope(layers: Any, **kwargs: Any) -> Iterator[None]:
 
 
 def get_arg_scope() -> Arguments:
-    """Return the arguments of the present scope, by the names of the layers; a layer without any has none."""
+    """Return the arguments of the current scope by layer name, empty by default."""
     return defaultdict(dict, {name: dict(arguments) for name, arguments in (_current.get() or {}).items()})
 
 
 def with_scope_arguments(
     name: str, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return `kwargs` with what the present scope adds for the layer `name`, and the call does not say itself."""
+    """Return `kwargs` with the arguments of the current scope for the layer `name` that the call does not give."""
     present = _current.get()
     added = None if present is None else present.get(name)
     if not added:
@@ -73,14 +73,14 @@ def with_scope_arguments(
 
 
 def enable_argscope_for_function(func: Callable[..., Any], log_shape: bool = True) -> Callable[..., Any]:
-    """Return the function as one that takes default arguments from `argscope`.
+    """Return a function that takes default arguments from `argscope`.
 
     Args:
-        func: it takes a tensor first, or as an argument ``name`` names its scope.
+        func: a function whose first argument is a tensor or which has an argument ``name`` for its scope.
         log_shape: whether to log the shapes of inputs and outputs.
 
     Raises:
-        TypeError: it cannot be called.
+        TypeError: `func` is not callable.
     """
     if not callable(func):
         raise TypeError(f"enable_argscope_for_function({func!r}): expected a function")
@@ -100,10 +100,10 @@ def enable_argscope_for_function(func: Callable[..., Any], log_shape: bool = Tru
 
 
 def enable_argscope_for_module(module: ModuleType, log_shape: bool = True) -> None:
-    """Let all functions of a module take default arguments from `argscope`; the module is changed.
+    """Make all functions of a module take default arguments from `argscope`; the module is modified.
 
     Args:
-        module: such as ``tf.layers``.
+        module: a module such as ``tf.layers``.
         log_shape: as for `enable_argscope_for_function`.
     """
     for name, value in list(vars(module).items()):

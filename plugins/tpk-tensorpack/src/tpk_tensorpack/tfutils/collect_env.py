@@ -1,4 +1,4 @@
-"""What is installed here, as a table for reports of problems."""
+"""The installed versions, as a table for problem reports."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ _PACKAGES = (
 
 
 def collect_env_info() -> str:
-    """Return versions of the system, Python and libraries, and the GPUs, as a table."""
+    """Return a table of the system, the versions of Python and libraries, and the GPUs."""
     rows = list(_rows())
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
 
 
 def parse_TF_build_info() -> dict[str, str]:
-    """Return what TensorFlow was built with, such as the versions of CUDA and cuDNN."""
+    """Return the build configuration of TensorFlow, such as the versions of CUDA and cuDNN."""
     return {name: str(value) for name, value in tf.sysconfig.get_build_info().items()}
 
 
 def _rows() -> Iterator[tuple[str, str]]:
     yield "sys.platform", sys.platform
     yield "Python", platform.python_version()
-    # Its distribution may be another one, such as tensorflow-cpu.
+    # The distribution may have another name, such as tensorflow-cpu.
     yield "TensorFlow", tf.__version__
     for package in _PACKAGES:
         try:

@@ -1,4 +1,4 @@
-"""Collections of a graph: kept, restored, left as they are, and watched while a tower is built."""
+"""Back up, restore, freeze and watch the collections of a graph."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ EXPECTED_TO_CHANGE = (
     _Keys.WHILE_CONTEXT,
     _Keys.COND_CONTEXT,
 )
-"""Collections of which a guard does not say that something was added to them."""
+"""Collections whose additions a guard does not log."""
 
 
 class CollectionGuard:
-    """Within the context, watches what collections of the default graph gain; says so at its end.
+    """A context that watches additions to collections of the default graph, and logs them on exit.
 
     Args:
-        name: what is built in it, for the log.
-        check_diff: whether to say which collections have gained something.
-        freeze_keys: names of collections that lose again what they gain.
-        diff_whitelist: names of collections of which to say nothing; by default those of variables and control flow.
+        name: the name in the log.
+        check_diff: whether to log the collections that have changed.
+        freeze_keys: the names of collections to restore on exit.
+        diff_whitelist: the names of collections to leave out of the log; by default variables and control
+            flow.
 
     Attributes:
-        original: what collections held before.
+        original: the original contents of the collections.
 
     Example:
         ```python
@@ -79,5 +80,5 @@ class CollectionGuard:
         truncate(self._freeze_keys, self._sizes)
 
     def get_collection_in_tower(self, key: str) -> list[Any]:
-        """Return what was added to a collection within the context, so far or until its end."""
+        """Return the items added to a collection within the context, so far or until its exit."""
         return list((added_since(self._sizes) if self._added is None else self._added).get(key, []))

@@ -22,10 +22,10 @@ get_global_step_var = tpk.graph.get_global_step_var
 
 
 def get_default_sess_config(mem_fraction: float = 0.99) -> Any:
-    """Return the `tf.ConfigProto` that tensorpack uses: one thread for each op, GPU memory as it is needed.
+    """Return tensorpack's default `tf.ConfigProto`: one thread per op, GPU memory allocated as needed.
 
     Args:
-        mem_fraction: the largest share of a GPU's memory to take.
+        mem_fraction: the maximum fraction of a GPU's memory to use.
     """
     config = tf.compat.v1.ConfigProto(allow_soft_placement=True, intra_op_parallelism_threads=1)
     config.gpu_options.per_process_gpu_memory_fraction = mem_fraction
@@ -34,7 +34,7 @@ def get_default_sess_config(mem_fraction: float = 0.99) -> Any:
 
 
 def get_global_step_value() -> int:
-    """Return the global step in the default session.
+    """Return the value of the global step in the default session.
 
     Raises:
         ValueError: there is no default session.
@@ -47,19 +47,19 @@ def get_global_step_value() -> int:
 
 
 def get_op_tensor_name(name: str) -> tuple[str, str]:
-    """Return the names of the op and of the tensor that a name of either means: ``("a", "a:0")`` for ``"a"``."""
+    """Return the op name and the tensor name for either of them: ``("a", "a:0")`` for ``"a"``."""
     op, colon, index = name.rpartition(":")
     return (op, name) if colon and index.isdigit() else (name, f"{name}:0")
 
 
 def get_tensors_by_names(names: Sequence[str]) -> list[Any]:
-    """Return the tensors of these names in the default graph."""
+    """Return tensors of the default graph by name."""
     graph = tf.compat.v1.get_default_graph()
     return [graph.get_tensor_by_name(get_op_tensor_name(name)[1]) for name in names]
 
 
 def get_op_or_tensor_by_name(name: str | Sequence[str]) -> Any:
-    """Return the op of a name, or the tensor of a name such as ``"a:0"``; of a list of names a list."""
+    """Return an op by its name, or a tensor by a name such as ``"a:0"``; for a list of names, a list."""
     graph = tf.compat.v1.get_default_graph()
     if isinstance(name, list | tuple):
         return [get_op_or_tensor_by_name(each) for each in name]
@@ -67,7 +67,7 @@ def get_op_or_tensor_by_name(name: str | Sequence[str]) -> Any:
 
 
 def gpu_available_in_session() -> bool:
-    """Whether the default session has a GPU.
+    """Return whether the default session has a GPU.
 
     Raises:
         ValueError: there is no default session.

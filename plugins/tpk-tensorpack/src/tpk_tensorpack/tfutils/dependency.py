@@ -1,4 +1,4 @@
-"""What an op or tensor is computed from."""
+"""Dependencies between ops and tensors."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["dependency_of_fetches", "dependency_of_targets"]
 
 
 def dependency_of_targets(targets: Any, op: Any) -> bool:
-    """Whether `op` is run when `targets` are.
+    """Return whether `op` is run when `targets` are.
 
     Args:
-        targets: ops or tensors, or one.
+        targets: an op or a tensor, or several.
         op: an op or a tensor.
     """
     waiting = [_op_of(each) for each in tf.nest.flatten(targets)]
@@ -30,12 +30,12 @@ def dependency_of_targets(targets: Any, op: Any) -> bool:
 
 
 def dependency_of_fetches(fetches: Any, op: Any) -> bool:
-    """Whether `op` is run when `fetches` are, which may be any structure that `Session.run` takes, names included."""
+    """Return whether `op` is run when `fetches` are, which may be any structure that `Session.run` takes."""
     graph = tf.compat.v1.get_default_graph()
     elements = [graph.as_graph_element(each) for each in tf.nest.flatten(fetches)]
     return dependency_of_targets(elements, op)
 
 
 def _op_of(each: Any) -> Any:
-    # A variable, too, has an op.
+    # Variables also have an op.
     return each if isinstance(each, tf.Operation) else each.op

@@ -12,13 +12,13 @@ __all__ = ["get_distributed_session_creator"]
 
 
 def get_distributed_session_creator(server: Any) -> SessionCreator:
-    """Return what creates a session on a server: the first worker initializes the variables, the others wait for it.
+    """Return a session creator for a server: the first worker initializes the variables, and the others wait for it.
 
     Args:
         server: the `tf.train.Server` of this process.
 
     Raises:
-        TypeError: it is something else.
+        TypeError: `server` is not a `tf.train.Server`.
 
     Example:
         ```python
@@ -36,7 +36,7 @@ class _ServerSessionCreator(SessionCreator):
         self.is_chief = server.server_def.task_index == 0
 
     def create_session(self, graph: Any = None) -> Any:
-        """Return a session of `graph`, by default the default one."""
+        """Return a session for `graph`, by default the default graph."""
         graph = tf.compat.v1.get_default_graph() if graph is None else graph
         with graph.as_default():
             manager = tf.compat.v1.train.SessionManager(

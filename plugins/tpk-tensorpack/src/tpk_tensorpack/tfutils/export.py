@@ -1,4 +1,4 @@
-"""Export of models: to TensorFlow Serving, and as one file."""
+"""Export models for TensorFlow Serving or as a single file."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["ModelExporter"]
 
 
 class ModelExporter:
-    """Writes a model with its values, for other programs.
+    """Export a model with its values for other programs.
 
     Args:
-        config: the model, its values, inputs and outputs.
+        config: the model, its variables' values, inputs and outputs.
 
     Example:
         ```python
@@ -32,12 +32,13 @@ class ModelExporter:
         self.config = config
 
     def export_compact(self, filename: str, optimize: bool = True, toco_compatible: bool = False) -> None:
-        """Write a ``GraphDef`` with constants for the variables; a file that is there is replaced.
+        """Write a ``GraphDef`` with constants instead of variables; an existing file is replaced.
 
         Args:
-            filename: the file.
-            optimize: has no meaning here: what is written is what the outputs need, and whoever runs it optimizes it.
-            toco_compatible: has no meaning here: TensorFlow Lite takes what is written.
+            filename: the path of the file.
+            optimize: ignored: only the ops needed for the outputs are written, and runtimes optimize the graph
+                themselves.
+            toco_compatible: ignored: TensorFlow Lite accepts the file anyway.
 
         Raises:
             CheckpointError: a value does not fit the model.
@@ -50,12 +51,12 @@ class ModelExporter:
     def export_serving(
         self, filename: str, tags: Sequence[str] | None = None, signature_name: str = "prediction_pipeline"
     ) -> None:
-        """Write a SavedModel, whose inputs and outputs are called as the tensors are, such as ``image:0``.
+        """Write a SavedModel; its inputs and outputs have the names of the tensors, such as ``image:0``.
 
         Args:
-            filename: the directory, which is not there yet, or empty.
-            tags: of the graph; by default that of serving.
-            signature_name: of the signature.
+            filename: a new or empty directory.
+            tags: the tags of the graph; by default the serving tag.
+            signature_name: the name of the signature.
 
         Raises:
             CheckpointError: a value does not fit the model.

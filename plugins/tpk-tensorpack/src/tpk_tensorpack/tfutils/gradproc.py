@@ -1,4 +1,4 @@
-"""What happens to gradients between the cost and the optimizer."""
+"""Gradient processors, applied between the cost and the optimizer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 
 
 class SummaryGradient(tpk.graph.SummaryGradient):
-    """Summarizes gradients, as ``SummaryGradient/<variable>-grad`` and ``…/rms``; see `tpk.graph.SummaryGradient`."""
+    """Summarize gradients as ``SummaryGradient/<variable>-grad`` and ``…/rms``; see `tpk.graph.SummaryGradient`."""
 
     def _write(self, name: str, values: Any) -> None:
         tf.compat.v1.summary.histogram(f"{name}-grad", values, self._collections)

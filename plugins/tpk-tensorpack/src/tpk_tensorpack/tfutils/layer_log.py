@@ -1,4 +1,4 @@
-"""Log of layers: shapes of what goes in, and of what comes out."""
+"""A log of the input and output shapes of layers."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _is_on = True
 
 
 def disable_layer_logging() -> None:
-    """Log no layer from now on."""
+    """Disable the log of layers from now on."""
     global _is_on
     _is_on = False
 
 
 def log_shapes(name: str, kind: str, inputs: Any, outputs: Any) -> None:
-    """Log the shapes of a layer; of layers in towers, only those of the first training tower.
+    """Log the shapes of a layer; within towers, only for the first training tower.
 
     Args:
-        name: of the layer.
-        kind: its function.
+        name: the name of the layer.
+        kind: the name of its function.
         inputs: a tensor, or a list of them.
         outputs: a tensor, or a list of them.
     """
@@ -33,7 +33,7 @@ def log_shapes(name: str, kind: str, inputs: Any, outputs: Any) -> None:
 
 
 def shape_str(tensors: Any) -> str:
-    """Return the shape of a tensor in words, or of each in a list."""
+    """Format the shape of a tensor, or of each tensor in a list."""
     if isinstance(tensors, (list, tuple)):
         return ", ".join(map(shape_str, tensors))
     if not tf.is_tensor(tensors) and not isinstance(tensors, tf.Variable):

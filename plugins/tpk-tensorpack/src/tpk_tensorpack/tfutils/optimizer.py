@@ -1,4 +1,4 @@
-"""Optimizers around an optimizer."""
+"""Optimizers that wrap another optimizer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = [
 
 
 def apply_grad_processors(opt: Any, gradprocs: Sequence[Any]) -> Any:
-    """Return an optimizer that processes gradients before `opt` takes them.
+    """Return an optimizer that processes gradients before they are passed to `opt`.
 
     Args:
         opt: a `tf.train.Optimizer`.
@@ -28,18 +28,18 @@ def apply_grad_processors(opt: Any, gradprocs: Sequence[Any]) -> Any:
 
 
 class AccumGradOptimizer(tpk.graph.AccumGradOptimizer):
-    """Accumulates gradients, and applies their *sum* in every `niter`-th step; `tpk.AccumGradOptimizer` their mean.
+    """Apply the *sum* of the gradients of every `niter` steps, where `tpk.AccumGradOptimizer` applies their mean.
 
     Args:
-        opt: the optimizer that updates.
-        niter: of how many steps the gradients are accumulated.
+        opt: the optimizer that applies gradients.
+        niter: the number of steps to accumulate gradients over.
 
     Raises:
-        ConfigError: `opt` is no `tf.train.Optimizer`, or `niter` is no positive whole number.
+        ConfigError: `opt` is not a `tf.train.Optimizer`, or `niter` is not a positive integer.
     """
 
     def __init__(self, opt: Any, niter: int) -> None:
         super().__init__(opt, niter)
         if self.niter > 1:
-            # What it wraps gets a mean.
+            # The wrapped optimizer gets the mean.
             self._opt = tpk.graph.apply_grad_processors(opt, [MapGradient(lambda mean: mean * self.niter)])

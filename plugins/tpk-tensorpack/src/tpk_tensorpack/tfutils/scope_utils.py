@@ -1,4 +1,4 @@
-"""Scopes of variables and of names around functions."""
+"""Variable scopes and name scopes around functions."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def under_name_scope(name_scope: str | None = None) -> Decorator:
-    """Decorate a function so that each call is in a name scope.
+    """Decorate a function to run each call in a name scope.
 
-    A call can choose another scope with the keyword argument ``name_scope``, which the function does not get. Calls
-    with the same name share that scope.
+    A call can choose another scope with the keyword argument ``name_scope``, which is not passed to the function. Calls
+    with the same name share the scope.
 
     Args:
         name_scope: the name of the scope; by default the name of the function.
@@ -42,5 +42,5 @@ def under_name_scope(name_scope: str | None = None) -> Decorator:
 
 
 def under_variable_scope() -> Decorator:
-    """Decorate a function so that each call is in a variable scope that is called as the function is."""
+    """Decorate a function to run each call in a variable scope with the function's name."""
     return tpk.graph.under_variable_scope()

@@ -1,4 +1,4 @@
-"""Where sessions come from."""
+"""Session creators."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["NewSessionCreator", "ReuseSessionCreator", "SessionCreatorAdapter"]
 
 
 class NewSessionCreator(tpk.session.NewSessionCreator):
-    """Creates a new session, and runs the initializers of variables and tables in it.
+    """Create a new session, and initialize variables and tables in it.
 
     Args:
         target: the server to connect to; empty for this process.
@@ -25,28 +25,28 @@ class NewSessionCreator(tpk.session.NewSessionCreator):
         super().__init__(target, get_default_sess_config() if config is None else config)
 
     def create_session(self, graph: Any = None) -> Any:
-        """Return a session of `graph`, by default the default one."""
+        """Return a session for `graph`, by default the default graph."""
         return super().create_session(tf.compat.v1.get_default_graph() if graph is None else graph)
 
 
 class ReuseSessionCreator(tpk.session.ReuseSessionCreator):
-    """Hands over a session that exists already.
+    """Return an existing session.
 
     Args:
         sess: the session.
     """
 
     def create_session(self, graph: Any = None) -> Any:
-        """Return the session; what has no value in it is initialized."""
+        """Return the session, after initializing variables without a value."""
         return super().create_session(self.sess.graph if graph is None else graph)
 
 
 class SessionCreatorAdapter(tpk.session.SessionCreator):
-    """Lets a function make something else of the session that another creator creates, such as a debug wrapper of it.
+    """Apply a function to the session of another creator, for example to wrap it in a debugger.
 
     Args:
-        session_creator: creates the session.
-        func: takes the session, and returns another.
+        session_creator: the other creator.
+        func: takes the session and returns another session.
 
     Example:
         ```python
@@ -59,7 +59,7 @@ class SessionCreatorAdapter(tpk.session.SessionCreator):
         self.func = func
 
     def create_session(self, graph: Any = None) -> Any:
-        """Return what the function makes of the session."""
+        """Return the result of the function for the session."""
         return self.func(
             self.session_creator.create_session(tf.compat.v1.get_default_graph() if graph is None else graph)
         )

@@ -23,16 +23,16 @@ __all__ = [
 
 
 class SessionInit(tpk.SessionInit):
-    """Gives variables of a new session their values; a subclass overrides `_run_init`, and maybe `_setup_graph`."""
+    """Base class of initializers for a new session; a subclass overrides `_run_init`, and optionally `_setup_graph`."""
 
     def init(self, sess: Any) -> None:
-        """Give the values, in the session `sess`."""
+        """Initialize the variables in the session `sess`."""
         self.run(sess)
 
     def run(self, sess: Any) -> None:
-        """Add to the graph what is needed, and give the values."""
+        """Add the required ops to the graph and initialize the variables."""
         graph = sess.graph
-        # A graph that is set up late may be finalized already.
+        # A graph that is set up late may already be finalized.
         with unfinalized(graph), graph.as_default():
             self._setup_graph()
         self._run_init(sess)
@@ -45,27 +45,27 @@ class SessionInit(tpk.SessionInit):
 
 
 class JustCurrentSession(SessionInit):
-    """Leaves everything as it is in the session: variables keep their initial values."""
+    """Leave the session unchanged: variables keep their initial values."""
 
 
 class _ByName:
-    """What restores by name can be called by tensorpack's name."""
+    """Gives initializers by name the interface of tensorpack."""
 
     def init(self, sess: Any) -> None:
-        """Give the values, in the session `sess`."""
+        """Initialize the variables in the session `sess`."""
         self.run(sess)  # type: ignore[attr-defined]
 
 
 class SaverRestore(_ByName, tpk.SaverRestore):
-    """Takes values from a checkpoint; a warning tells if nothing in it fits.
+    """Restore variables from a checkpoint; log a warning if no name matches.
 
     Args:
-        model_path: of the checkpoint: its prefix, one of its files, or the file ``checkpoint``.
-        prefix: each name in the checkpoint stands for the variable ``<prefix>/<name>``.
-        ignore: names that are left out.
+        model_path: the prefix of the checkpoint, one of its files, or the file ``checkpoint``.
+        prefix: a prefix to add: the name ``<name>`` in the checkpoint is the variable ``<prefix>/<name>``.
+        ignore: names to skip.
 
     Raises:
-        CheckpointError: there is no checkpoint; or, when it runs, a shape does not fit.
+        CheckpointError: the checkpoint is missing, or (when run) a shape does not match.
     """
 
     def __init__(
@@ -76,20 +76,20 @@ class SaverRestore(_ByName, tpk.SaverRestore):
 
 
 class SaverRestoreRelaxed(SaverRestore):
-    """Takes values like `SaverRestore`; those of another shape are reshaped, or left out with a warning."""
+    """Like `SaverRestore`, but reshape values of a different shape, or skip them with a warning."""
 
     _ignore_mismatch = True
 
 
 class DictRestore(_ByName, tpk.DictRestore):
-    """Takes values from a mapping of names to arrays.
+    """Set variables from a mapping of names to arrays.
 
     Args:
-        variable_dict: arrays by the names of variables, with or without ``:0``.
-        ignore_mismatch: reshape or leave out values of another shape.
+        variable_dict: arrays by variable name, with or without ``:0``.
+        ignore_mismatch: whether to reshape or skip values of a different shape.
 
     Raises:
-        CheckpointError: `variable_dict` is no such mapping; or, when it runs, a shape does not fit.
+        CheckpointError: `variable_dict` is not such a mapping, or (when run) a shape does not match.
     """
 
     def __init__(self, variable_dict: Mapping[str, Any], ignore_mismatch: bool = False) -> None:
@@ -97,11 +97,11 @@ class DictRestore(_ByName, tpk.DictRestore):
 
 
 class _NpzRestore(_ByName, tpk.checkpoint.session_init.NpzRestore):
-    """Takes values from an ``.npz`` file."""
+    """Set variables from an ``.npz`` file."""
 
 
 class ChainInit(_ByName, tpk.checkpoint.ChainInit):
-    """Takes values from several places in order; what a later one has wins.
+    """Apply several initializers in order; later values override earlier ones.
 
     Args:
         sess_inits: `SessionInit` objects.
@@ -112,15 +112,15 @@ class ChainInit(_ByName, tpk.checkpoint.ChainInit):
 
 
 def SmartInit(obj: Any, *, ignore_mismatch: bool = False) -> Any:
-    """Return the `SessionInit` that takes values from whatever `obj` is.
+    """Return the `SessionInit` for any kind of `obj`.
 
     Args:
-        obj: the path of a checkpoint or of an ``.npz`` file, a mapping of names to arrays, a `SessionInit`, a list of
-            those; nothing (None or ``""``) is `JustCurrentSession`.
-        ignore_mismatch: reshape or leave out values of another shape.
+        obj: the path of a checkpoint or ``.npz`` file, a mapping of names to arrays, a `SessionInit`, or a list of
+            these; None or ``""`` means `JustCurrentSession`.
+        ignore_mismatch: whether to reshape or skip values of a different shape.
 
     Raises:
-        CheckpointError: there is no such file, or `obj` is something else.
+        CheckpointError: the file is missing, or the type of `obj` is not supported.
 
     Example:
         ```python

@@ -25,23 +25,23 @@ __all__ = [
 
 
 def create_scalar_summary(name: str, v: float) -> Any:
-    """Return a `tf.compat.v1.Summary` of a number."""
+    """Return a `tf.compat.v1.Summary` of a scalar."""
     return tf.compat.v1.Summary(value=[tf.compat.v1.Summary.Value(tag=name, simple_value=float(v))])
 
 
 def create_image_summary(name: str, val: Any) -> Any:
-    """Return a `tf.compat.v1.Summary` of images, as they come from OpenCV.
+    """Return a `tf.compat.v1.Summary` of images in OpenCV's format.
 
     Args:
-        name: what they are called.
-        val: an array of shape (number, height, width, channels), with numbers from 0 to 255; three channels are blue,
-            green and red.
+        name: the name of the images.
+        val: an array of shape (number, height, width, channels), with values from 0 to 255; three channels are in BGR
+            order.
     """
     from tpk.monitors.summary_protos import image_summary
 
     images = np.asarray(val)
     if images.ndim != 4:
-        raise ValueError(f"create_image_summary: expected images of four dimensions, got the shape {images.shape}")
+        raise ValueError(f"create_image_summary: expected images of four dimensions, got shape {images.shape}")
     if images.shape[-1] == 3:
         images = images[..., ::-1]
     return image_summary(name, np.clip(images, 0, 255).astype(np.uint8))
@@ -59,9 +59,9 @@ def add_tensor_summary(
     Args:
         x: the tensor.
         types: some of ``"scalar"``, ``"histogram"``, ``"sparsity"``, ``"mean"`` and ``"rms"``.
-        name: what to call it; by default its own name.
-        collections: those to add the summaries to; by default that of the summaries.
-        main_tower_only: for tensorpack's scripts: towers other than the main training tower never have any here.
+        name: the name of the summary; by default the tensor's name.
+        collections: the collections to add the summaries to; by default ``SUMMARIES``.
+        main_tower_only: ignored: only the main training tower has summaries.
     """
     if not _is_another_tower():
         summaries.add_tensor_summary(x, types, name, collections)
@@ -75,8 +75,8 @@ def add_activation_summary(
     Args:
         x: the activations.
         types: as for `add_tensor_summary`; by default ``["sparsity", "rms", "histogram"]``.
-        name: what to call them; by default their own name.
-        collections: those to add the summaries to.
+        name: the name of the summaries; by default the tensor's name.
+        collections: the collections to add the summaries to.
     """
     if not _is_another_tower():
         kinds = ("sparsity", "rms", "histogram") if types is None else types
@@ -84,11 +84,11 @@ def add_activation_summary(
 
 
 def add_param_summary(*summary_lists: tuple[str, Sequence[str]], **kwargs: Any) -> None:
-    """Summarize the trainable variables whose names match, as ``param-summary/<name>-<type>``, in the main tower.
+    """Summarize the trainable variables with matching names, as ``param-summary/<name>-<type>``, in the main tower.
 
     Args:
         summary_lists: pairs of a regular expression that matches whole names, and types as for `add_tensor_summary`.
-        kwargs: ``collections``: those to add the summaries to.
+        kwargs: ``collections``: the collections to add the summaries to.
 
     Example:
         ```python
@@ -103,18 +103,19 @@ def add_param_summary(*summary_lists: tuple[str, Sequence[str]], **kwargs: Any) 
 
 
 def add_moving_summary(*args: Any, **kwargs: Any) -> list[Any]:
-    """Summarize scalars by their exponential moving averages, under their own names, in the main training tower.
+    """Summarize the exponential moving averages of scalars, under the scalars' names, in the main training tower.
 
-    Unlike those of `tpk.add_moving_summary`, they are local variables, which no checkpoint holds: they begin anew when
-    a training is resumed. As there, the averages are unbiased, and those of one call share one update.
+    Unlike in `tpk.add_moving_summary`, the averages are local variables, which are not in checkpoints: they
+    restart when training is resumed. As there, they are unbiased, and all averages of one call share one update.
 
     Args:
         args: scalar tensors.
-        kwargs: ``decay``: the weight of the past, 0.95 by default. ``collection``: the collection of the ops that
-            maintain them; with None, run what is returned. ``summary_collections``: those to add the summaries to.
+        kwargs: ``decay``: the weight of the past, 0.95 by default. ``collection``: the collection of the update ops;
+            with None, run the returned averages instead. ``summary_collections``: the collections to add the summaries
+            to.
 
     Returns:
-        The averages; evaluating one runs the update. None where there is no summary, as in other towers.
+        The averages; evaluating one runs the update. None in towers without summaries.
     """
     decay = kwargs.pop("decay", 0.95)
     collection = kwargs.pop("collection", MOVING_SUMMARY_OPS_KEY)
@@ -127,8 +128,8 @@ def add_moving_summary(*args: Any, **kwargs: Any) -> list[Any]:
     for tensor in tensors:
         if tensor.shape.rank not in (0, None):
             raise ValueError(
-                f"add_moving_summary takes scalars, but {tensor.name!r} has the shape {tensor.shape}. Take its mean, "
-                "e.g. by tf.reduce_mean(x, name=...)"
+                f"add_moving_summary takes scalars, but {tensor.name!r} has shape {tensor.shape}. Take its mean, "
+                "e.g. with tf.reduce_mean(x, name=...)"
             )
     if not tensors or _is_another_tower():
         return []
@@ -144,7 +145,7 @@ def _averages(tensors: Sequence[Any], decay: float, collection: str | None, summ
     with tf.compat.v1.name_scope(None):
         tags = [graph.unique_name(f"{name}-summary") for name in names]
         with tf.compat.v1.name_scope("EMA/" + ".".join(names)):
-            # The moving sum of 1, behind those of the tensors, is the weight of all values so far.
+            # The last element, the moving sum of 1, is the total weight of all values so far.
             values = tf.stack([*(tf.cast(tensor, tf.float32) for tensor in tensors), 1.0])
             sums = tf.compat.v1.Variable(
                 np.zeros(len(tensors) + 1, np.float32),

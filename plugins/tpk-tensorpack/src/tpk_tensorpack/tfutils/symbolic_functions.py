@@ -11,11 +11,11 @@ __all__ = ["print_stat", "rms"]
 
 
 def print_stat(x: Any, message: str | None = None) -> Any:
-    """Return `x`; its shape, mean and greatest element are printed to the standard error when it is computed.
+    """Return `x`; print its shape, mean and maximum to standard error when it is computed.
 
     Args:
         x: a tensor.
-        message: what to print first; by default the name of the tensor.
+        message: the text to print first; by default the name of the tensor.
     """
     shown = [message or x.op.name, "shape:", tf.shape(x), "mean:", tf.reduce_mean(x), "max:", tf.reduce_max(x)]
     with tf.control_dependencies([tf.print(*shown, output_stream=sys.stderr)]):
@@ -23,7 +23,7 @@ def print_stat(x: Any, message: str | None = None) -> Any:
 
 
 def rms(x: Any, name: str | None = None) -> Any:
-    """Return the root mean square of `x`; by default it is called after it, ``<x>/rms``."""
+    """Return the root mean square of `x`, by default named ``<x>/rms``."""
     if name is None:
         name = f"{x.op.name}/rms"
         with tf.name_scope(""):
@@ -36,9 +36,9 @@ def psnr(prediction: Any, ground_truth: Any, maxp: float | None = None, name: st
 
     Args:
         prediction: a tensor.
-        ground_truth: what it should be.
-        maxp: the largest value that there may be; None for 1.
-        name: of the result.
+        ground_truth: the expected tensor.
+        maxp: the largest possible value; None for 1.
+        name: the name of the result.
     """
     peak = 1.0 if maxp is None else float(maxp)
     mean_square = tf.reduce_mean(tf.math.squared_difference(prediction, ground_truth))
@@ -46,7 +46,7 @@ def psnr(prediction: Any, ground_truth: Any, maxp: float | None = None, name: st
     return tf.identity(decibels, name=name)
 
 
-# Of scripts of 0.1 to 0.8:
+# From scripts of 0.1 to 0.8:
 
 
 def flatten(x: Any) -> Any:
@@ -67,7 +67,7 @@ def prediction_incorrect(logits: Any, label: Any, topk: int = 1, name: str = "in
 
 
 def accuracy(logits: Any, label: Any, topk: int = 1, name: str = "accuracy") -> Any:
-    """Return the share of examples whose label is among the `topk` largest logits; see `prediction_incorrect`."""
+    """Return the fraction of examples whose label is among the `topk` largest logits; see `prediction_incorrect`."""
     correct = tf.cast(tf.compat.v1.nn.in_top_k(logits, label, topk), tf.float32)
     return tf.reduce_mean(correct, name=name)
 
@@ -82,17 +82,17 @@ def huber_loss(x: Any, delta: float = 1.0, name: str = "huber_loss") -> Any:
 
 
 def batch_flatten(x: Any) -> Any:
-    """Return `x` with one dimension beside the first, that of the batch."""
+    """Flatten all dimensions of `x` except the first, the batch dimension."""
     return tf.reshape(x, [-1, x.shape[1:].num_elements() or tf.reduce_prod(tf.shape(x)[1:])])
 
 
 def get_scalar_var(name: str, init_value: float, summary: bool = False, trainable: bool = False) -> Any:
-    """Return a variable that is one float.
+    """Return a scalar float variable.
 
     Args:
-        name: its name.
+        name: the name of the variable.
         init_value: its initial value.
-        summary: whether to write it to the event files, as ``<name>-summary``.
+        summary: whether to summarize it as ``<name>-summary``.
         trainable: whether it is trained.
     """
     variable = tf.compat.v1.get_variable(name, initializer=float(init_value), trainable=trainable)
@@ -102,19 +102,21 @@ def get_scalar_var(name: str, init_value: float, summary: bool = False, trainabl
 
 
 def shapeless_placeholder(x: Any, axis: int | list[int], name: str) -> Any:
-    """Return a placeholder that is `x` unless it is fed, with less of its shape known.
+    """Return a placeholder that defaults to `x`, with some dimensions of its shape unknown.
 
     Args:
         x: a tensor.
-        axis: the dimensions that may be fed in other sizes.
-        name: its name.
+        axis: the dimensions that may be fed with other sizes.
+        name: the name of the placeholder.
 
     Raises:
-        ValueError: the size of such a dimension is not known as it is.
+        ValueError: the size of one of these dimensions is already unknown.
     """
     shape = x.shape.as_list()
     for each in axis if isinstance(axis, list) else [axis]:
         if shape[each] is None:
-            raise ValueError(f"shapeless_placeholder: dimension {each} of the shape {shape} is not known; leave it out")
+            raise ValueError(
+                f"shapeless_placeholder: dimension {each} of shape {shape} is unknown already; leave it out"
+            )
         shape[each] = None
     return tf.compat.v1.placeholder_with_default(x, shape, name)

@@ -1,4 +1,4 @@
-"""Towers: the context in which a replicate of a model is built, what builds it, and what finds things in it."""
+"""Towers: their contexts, the functions that build them, and handles to access them."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class TrainTowerContext(tpk.tower.TrainTowerContext):
     """The context of a training tower; see `tpk.TrainTowerContext`.
 
     Args:
-        ns_name: its name scope; empty for none.
-        vs_name: its variable scope; empty for the one around it.
-        index: which of the towers it is.
-        total: how many there are.
+        ns_name: the name scope; empty for none.
+        vs_name: the variable scope; empty for the current one.
+        index: the index of the tower.
+        total: the number of towers.
     """
 
     def __init__(self, ns_name: str, vs_name: str = "", index: int = 0, total: int = 1) -> None:
@@ -42,17 +42,17 @@ class TrainTowerContext(tpk.tower.TrainTowerContext):
 
     @property
     def name(self) -> str:
-        """Its name scope."""
+        """The name scope."""
         return self.ns_name
 
 
 @attrs.define(init=False, eq=False)
 class PredictTowerContext(tpk.tower.PredictTowerContext):
-    """The context of an inference tower, which makes its variables, unless the scope around it reuses.
+    """The context of an inference tower, which creates its variables unless the current scope reuses them.
 
     Args:
-        ns_name: its name scope; empty for none.
-        vs_name: its variable scope; empty for the one around it.
+        ns_name: the name scope; empty for none.
+        vs_name: the variable scope; empty for the current one.
     """
 
     def __init__(self, ns_name: str, vs_name: str = "") -> None:
@@ -63,17 +63,18 @@ class PredictTowerContext(tpk.tower.PredictTowerContext):
 
     @property
     def name(self) -> str:
-        """Its name scope."""
+        """The name scope."""
         return self.ns_name
 
 
 def TowerContext(tower_name: str, is_training: bool, vs_name: str = "") -> BaseTowerContext:
-    """Return the context of a tower, to be used once, by ``with``.
+    """Return the context of a tower, for a single ``with`` statement.
 
     Args:
-        tower_name: its name scope; empty for none.
-        is_training: whether it is trained. One that is not makes its variables, unless the scope around it reuses.
-        vs_name: its variable scope; empty for the one around it.
+        tower_name: the name scope; empty for none.
+        is_training: whether it is a training tower. An inference tower creates its variables unless the scope reuses
+            them.
+        vs_name: the variable scope; empty for the current one.
 
     Example:
         ```python
@@ -86,13 +87,13 @@ def TowerContext(tower_name: str, is_training: bool, vs_name: str = "") -> BaseT
 
 
 class TowerTensorHandle(tpk.tower.TowerHandle):
-    """One tower that was built: finds tensors and variables by the names that they have in it; see `tpk.TowerHandle`.
+    """A tower that has been built: finds its tensors and variables by their names in it; see `tpk.TowerHandle`.
 
     Args:
-        ctx: the context in which it was built.
-        inputs: its input tensors.
-        outputs: what the tower function returned.
-        input_signature: a `tf.TensorSpec` for each input, by whose names inputs are found, too.
+        ctx: the context in which the tower was built.
+        inputs: the input tensors.
+        outputs: the result of the tower function.
+        input_signature: a `tf.TensorSpec` for each input; inputs can also be found by these names.
     """
 
     def __init__(
@@ -102,18 +103,18 @@ class TowerTensorHandle(tpk.tower.TowerHandle):
 
     @property
     def outputs(self) -> Any:
-        """What the tower function returned."""
+        """The result of the tower function."""
         return self.output
 
     def get_collection(self, key: str | None = None, name: str | None = None) -> list[Any]:
-        """Return what the tower added to a collection.
+        """Return the items that the tower added to a collection.
 
         Args:
             key: the name of the collection.
-            name: the same, as it was called before.
+            name: the former name of `key`.
 
         Raises:
-            ValueError: none of the two is given.
+            ValueError: neither is given.
         """
         found = name if key is None else key
         if found is None:
@@ -122,10 +123,10 @@ class TowerTensorHandle(tpk.tower.TowerHandle):
 
 
 class TowerFunc(tpk.tower.TowerFunc):
-    """A function that builds a tower, to be called under a `TowerContext`; see `tpk.TowerFunc`.
+    """A function that builds a tower and is called under a `TowerContext`; see `tpk.TowerFunc`.
 
     Args:
-        tower_fn: takes the input tensors, and returns the output of the tower.
+        tower_fn: takes the input tensors and returns the outputs of the tower.
         input_signature: a `tf.TensorSpec` for each input, with its name.
 
     Example:
@@ -140,7 +141,7 @@ class TowerFunc(tpk.tower.TowerFunc):
         super().__init__(tower_fn, input_signature)
 
     def make_handle(self, context: BaseTowerContext, inputs: Sequence[Any], output: Any) -> TowerTensorHandle:
-        """Return the handle of a tower that was built."""
+        """Return the handle of a tower that has been built."""
         return TowerTensorHandle(context, inputs, output, self.input_signature)
 
 

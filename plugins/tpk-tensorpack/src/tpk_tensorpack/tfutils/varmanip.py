@@ -1,4 +1,4 @@
-"""Values of variables: of a session, of checkpoints, of ``.npz`` files."""
+"""Values of variables in sessions, checkpoints and ``.npz`` files."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _OF_TRAINING = re.compile(r"(Adam(_1)?|Momentum|Adadelta(_1)?|RMSProp(_1)?|Adagr
 
 
 class SessionUpdate:
-    """Gives variables of a session new values, by name.
+    """Set variables of a session by name.
 
     Args:
         sess: the session.
         vars_to_update: the variables.
-        ignore_mismatch: reshape or leave out, with a warning, what has another shape; else it is an error.
+        ignore_mismatch: whether to reshape or skip values of a different shape with a warning, instead of an error.
     """
 
     def __init__(self, sess: Any, vars_to_update: Sequence[Any], ignore_mismatch: bool = False) -> None:
@@ -49,10 +49,10 @@ class SessionUpdate:
 
     @staticmethod
     def relaxed_value_for_var(value: Any, var: Any, ignore_mismatch: bool = False) -> Array | None:
-        """Return a value in the shape and dtype of a variable; None if it does not fit and that is ignored.
+        """Return a value with the shape and dtype of a variable, or None if a mismatch is ignored.
 
         Raises:
-            ValueError: it does not fit.
+            ValueError: the value does not fit.
         """
         array = np.asarray(value)
         shape = tuple(var.shape.as_list())
@@ -63,21 +63,21 @@ class SessionUpdate:
                     "or ignore_mismatch=True"
                 )
             if array.size != np.prod(shape, dtype=np.int64):
-                logger.warning("%s: a value of shape %s is left out, as it has %s", var.name, array.shape, shape)
+                logger.warning("%s: ignoring a value of shape %s; the variable has %s", var.name, array.shape, shape)
                 return None
-            logger.warning("%s: a value of shape %s is reshaped to %s", var.name, array.shape, shape)
+            logger.warning("%s: reshaping a value of shape %s to %s", var.name, array.shape, shape)
             array = array.reshape(shape)
         cast: Array = array.astype(var.dtype.base_dtype.as_numpy_dtype, copy=False)
         return cast
 
     def update(self, prms: Mapping[str, Any]) -> None:
-        """Give the values.
+        """Set the variables.
 
         Args:
             prms: values by name, with or without ``:0``.
 
         Raises:
-            ValueError: none of the variables has a name, or a shape does not fit.
+            ValueError: a name is unknown, or a shape does not match.
         """
         values = []
         for name, value in prms.items():
@@ -95,24 +95,24 @@ class SessionUpdate:
 def get_savename_from_varname(
     varname: str, varname_prefix: str | None = None, savename_prefix: str | None = None
 ) -> str:
-    """Return the name in a checkpoint of a variable in the graph.
+    """Return the checkpoint name of a variable in the graph.
 
     Args:
-        varname: of the variable.
-        varname_prefix: a scope that the name in the checkpoint lacks.
-        savename_prefix: a scope that it has besides.
+        varname: the name of the variable.
+        varname_prefix: a scope to remove from it.
+        savename_prefix: a scope to add to the result.
     """
     name = varname if varname_prefix is None else varname[len(varname_prefix) + 1 :]
     return name if savename_prefix is None else f"{savename_prefix}/{name}"
 
 
 def is_training_name(name: str) -> bool:
-    """Whether a variable of this name belongs to the training, such as a slot of an optimizer, not to the model."""
+    """Return whether a variable name belongs to the training, such as an optimizer's slot, and not to the model."""
     return bool(_OF_TRAINING.search(get_op_tensor_name(name)[0]))
 
 
 def dump_session_params(path: str) -> None:
-    """Write the trainable variables and those of the model, as they are in the default session, to an ``.npz`` file.
+    """Write the trainable and model variables of the default session to an ``.npz`` file.
 
     Raises:
         ValueError: there is no default session.
@@ -127,9 +127,9 @@ def dump_session_params(path: str) -> None:
 
 
 def save_checkpoint_vars(dic: Mapping[str, Any], path: str) -> None:
-    """Write values by name to an ``.npz`` file, or a checkpoint of TensorFlow, as the path says.
+    """Write values by name to an ``.npz`` file or a checkpoint, depending on the path.
 
-    In an ``.npz`` file they have the names that are given; in a checkpoint, without ``:0``.
+    In an ``.npz`` file the names are kept; in a checkpoint, ``:0`` is removed.
 
     Args:
         dic: the values.
@@ -139,12 +139,12 @@ def save_checkpoint_vars(dic: Mapping[str, Any], path: str) -> None:
     logger.info("variables to save to %s: %s", path, ", ".join(sorted(values)))
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
     if path.endswith(".npz"):
-        # As a keyword, a name such as ``file`` would be taken for an argument.
+        # As a keyword argument, a name such as ``file`` would be misinterpreted.
         with open(path, "wb") as file:
             np.savez_compressed(file, **values)
         return
     if not values:
-        raise ValueError(f"there is nothing to save to {path!r}: give values by name")
+        raise ValueError(f"no values to save to {path!r}: pass values by name")
     with tf.Graph().as_default(), tf.compat.v1.Session() as sess:
         variables = [
             tf.compat.v1.Variable(
@@ -160,7 +160,7 @@ def load_checkpoint_vars(path: str) -> dict[str, Array]:
     """Return the values in an ``.npz`` file or a checkpoint, by name.
 
     Raises:
-        CheckpointError: there is no such file.
+        CheckpointError: the file is missing.
     """
     if path.endswith(".npz"):
         with NpzReader(path) as stored:
@@ -174,20 +174,20 @@ load_chkpt_vars = load_checkpoint_vars
 
 
 def get_checkpoint_path(path: str) -> str:
-    """Return the prefix of the checkpoint that a path means: of its prefix, one of its files, or ``checkpoint``.
+    """Return the checkpoint prefix for a path: the prefix itself, one of its files, or ``checkpoint``.
 
     Raises:
-        CheckpointError: there is none.
+        CheckpointError: the checkpoint is missing.
     """
     return tpk.checkpoint.find_checkpoint(path)
 
 
 def get_all_checkpoints(dir: str, prefix: str = "model") -> list[tuple[str, int]]:
-    """Return all checkpoints in a directory, each as the path of its index and its step, in the order of steps.
+    """Return all checkpoints in a directory, as pairs of index path and step, sorted by step.
 
     Args:
         dir: the directory.
-        prefix: how their names begin, before the ``-`` and the step.
+        prefix: the prefix of their names, before the ``-`` and the step.
     """
     found = []
     for path in glob.glob(os.path.join(glob.escape(dir), f"{glob.escape(prefix)}-*.index")):

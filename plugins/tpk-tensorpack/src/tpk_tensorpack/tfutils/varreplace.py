@@ -1,4 +1,4 @@
-"""Other variables than those that a piece of graph asks for."""
+"""Replace variables in a part of the graph."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["custom_getter_scope", "freeze_variables", "remap_variables"]
 
 
 def remap_variables(fn: Callable[[Any], Any]) -> AbstractContextManager[None]:
-    """Return a context within which a piece of graph gets, for each variable, what `fn` makes of it.
+    """Return a context in which `fn` replaces each variable that is created or reused.
 
     Args:
-        fn: takes a variable, and returns what is to be used in its place.
+        fn: takes a variable and returns its replacement.
 
     Example:
         ```python

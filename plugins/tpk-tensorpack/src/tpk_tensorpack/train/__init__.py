@@ -1,4 +1,4 @@
-"""tensorpack's `train`: models, configurations, trainers."""
+"""tensorpack's `train`: models, configurations and trainers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The base of all trainers."""
+"""The base class of all trainers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FOREVER = 9999999
 
 
 class TrainLoop(tpk.train.loop.TrainLoop):
-    """The loop, with the counters under tensorpack's names."""
+    """The training loop, with counters under tensorpack's names."""
 
     @property
     def epoch_num(self) -> int:
@@ -31,7 +31,7 @@ class TrainLoop(tpk.train.loop.TrainLoop):
 
     @property
     def local_step(self) -> int:
-        """The number of the current step in the epoch, from 0."""
+        """The number of the current step within the epoch, from 0."""
         return self.progress.local_step
 
     @property
@@ -42,12 +42,12 @@ class TrainLoop(tpk.train.loop.TrainLoop):
 
 @older.takes_config
 class Trainer(tpk.Trainer):
-    """Trains anything that runs in a loop: a class that sets ``train_op`` or overrides ``run_step``; see `tpk.Trainer`.
+    """Train anything in a loop: subclasses set ``train_op`` or override ``run_step``; see `tpk.Trainer`.
 
-    What it writes goes to the log directory of the script, beside what is there; without one it writes nothing.
+    Output goes to the log directory of the script, next to existing files; without a log directory nothing is written.
 
-    `global_step` counts the runs of `hooked_sess`: a step that has several of them counts several times in it, and once
-    in `local_step`.
+    `global_step` counts the runs of `hooked_sess`: a step that runs it several times counts several times there, but
+    once in `local_step`.
     """
 
     _is_chief: bool | None = None
@@ -59,7 +59,7 @@ class Trainer(tpk.Trainer):
 
     @property
     def is_chief(self) -> bool:
-        """Whether this process is the one that writes; a trainer of one's own may set it."""
+        """Whether this process writes output; custom trainers may set it."""
         return super().is_chief if self._is_chief is None else self._is_chief
 
     @is_chief.setter
@@ -68,7 +68,7 @@ class Trainer(tpk.Trainer):
 
     @property
     def steps_per_epoch(self) -> int:
-        """The number of steps in an epoch."""
+        """The number of steps per epoch."""
         return self.loop.steps_per_epoch
 
     @property
@@ -98,18 +98,18 @@ class Trainer(tpk.Trainer):
         max_epoch: int = FOREVER,
         **options: Any,
     ) -> None:
-        """Train, with no callbacks and monitors but these; see `tpk.Trainer.train`.
+        """Train with only these callbacks and monitors; see `tpk.Trainer.train`.
 
         Args:
-            callbacks: what happens besides.
-            monitors: what takes the statistics.
-            session_creator: where the session comes from; by default a new one with `get_default_sess_config()`,
-                in which each op has one thread.
-            session_init: what gives variables their values.
-            steps_per_epoch: how many steps an epoch has.
+            callbacks: the callbacks.
+            monitors: the monitors, which receive the statistics.
+            session_creator: creates the session; by default a new one with `get_default_sess_config()`, where each op
+                has one thread.
+            session_init: initializes the variables.
+            steps_per_epoch: the number of steps per epoch.
             starting_epoch: the number of the first epoch.
             max_epoch: the number of the last epoch.
-            options: further ones of `tpk.Trainer.train`.
+            options: further options of `tpk.Trainer.train`.
         """
         if callbacks is None and older.config_of(self) is not None:
             older.train(self)
@@ -131,11 +131,11 @@ class Trainer(tpk.Trainer):
             )
 
     def initialize(self, session_creator: Any = None, session_init: Any = None) -> None:
-        """Create the session, and give variables their values: a path restores everything, and not the weights only."""
+        """Create the session and initialize the variables: a path restores everything, not only the weights."""
         super().initialize(session_creator, as_session_init(session_init))
 
     def _setup(self) -> None:
-        """Build the graph, in a trainer that was made of a `TrainConfig`; for trainers of older scripts to override."""
+        """Build the graph of a trainer created from a `TrainConfig`; trainers of older scripts override it."""
 
     def train_with_defaults(  # type: ignore[override]
         self,
@@ -150,10 +150,10 @@ class Trainer(tpk.Trainer):
         extra_callbacks: Sequence[Any] | None = None,
         **options: Any,
     ) -> None:
-        """Train as `train` does, with the default monitors, and the default callbacks after the others.
+        """Like `train`, but with the default monitors, and with the default callbacks after the given ones.
 
         Args:
-            _sentinel: nothing; the arguments go by their names.
+            _sentinel: must not be given; use keyword arguments.
             callbacks: as for `train`.
             monitors: by default `DEFAULT_MONITORS`.
             session_creator: as for `train`.
@@ -165,7 +165,7 @@ class Trainer(tpk.Trainer):
             options: as for `train`.
         """
         if _sentinel is not None:
-            raise TypeError("train_with_defaults takes its arguments by their names, such as callbacks=")
+            raise TypeError("train_with_defaults takes keyword arguments only, such as callbacks=")
         self.train(
             [*(callbacks or ()), *(DEFAULT_CALLBACKS() if extra_callbacks is None else extra_callbacks)],
             monitors_in(options.get("run_dir", logger.get_logger_dir())) if monitors is None else monitors,
@@ -179,7 +179,7 @@ class Trainer(tpk.Trainer):
 
 
 def flat(callbacks: Iterable[Any]) -> list[Any]:
-    """Return callbacks as one list: what groups of them hold in their place, and None left out."""
+    """Return callbacks as one flat list, without None."""
     found: list[Any] = []
     for each in callbacks:
         if isinstance(each, list | tuple):
@@ -191,7 +191,7 @@ def flat(callbacks: Iterable[Any]) -> list[Any]:
 
 @contextmanager
 def logged_by_script() -> Iterator[None]:
-    """Within the context, what tpk logs goes where the script logs."""
+    """Within the context, write tpk's log messages to the log of the script."""
     log, of_script = logging.getLogger("tpk"), logging.getLogger("tpk_tensorpack")
     added = [handler for handler in of_script.handlers if handler not in log.handlers]
     for handler in added:

@@ -1,4 +1,4 @@
-"""Configuration of a training."""
+"""The configuration of a training run."""
 
 from __future__ import annotations
 
@@ -24,44 +24,44 @@ __all__ = ["DEFAULT_CALLBACKS", "DEFAULT_MONITORS", "AutoResumeTrainConfig", "Tr
 
 
 def DEFAULT_CALLBACKS() -> list[Any]:
-    """Return the callbacks that every training has besides its own, unless it names others."""
+    """Return the callbacks that are added to a training run by default."""
     return [MovingAverageSummary(), ProgressBar(), MergeAllSummaries(), RunUpdateOps()]
 
 
 def DEFAULT_MONITORS() -> list[Any]:
-    """Return the monitors that a training has unless it names others; none where the script logs to no directory."""
+    """Return the default monitors; without a log directory, leave out those that write files."""
     return monitors_in(logger.get_logger_dir())
 
 
 def monitors_in(directory: str | os.PathLike[str] | None) -> list[Any]:
-    """Return the monitors that a training has in a directory unless it names others."""
+    """Return the default monitors for a log directory."""
     if directory is None:
-        logger.warning("The script logs to no directory: TFEventWriter and JSONWriter would have nowhere to write.")
+        logger.warning("Without a log directory, TFEventWriter and JSONWriter cannot write anything.")
         return [ScalarPrinter()]
     return [TFEventWriter(), JSONWriter(), ScalarPrinter()]
 
 
 @older.takes_older_options
 class TrainConfig(older.OlderConfig):
-    """How a single-cost model is trained; any of it may be changed before it is launched.
+    """The configuration of a single-cost training run; it may be changed until the launch.
 
     Args:
-        dataflow: a data flow; the trainer chooses how it enters the graph.
-        data: an `InputSource`, in its place.
+        dataflow: a data flow; the trainer chooses its input source.
+        data: an `InputSource`, instead of `dataflow`.
         model: a `ModelDesc`.
-        callbacks: what happens besides training.
-        extra_callbacks: called after those; by default `DEFAULT_CALLBACKS`.
+        callbacks: the callbacks.
+        extra_callbacks: further callbacks after these; by default `DEFAULT_CALLBACKS`.
         monitors: by default `DEFAULT_MONITORS`.
-        session_creator: where the session comes from.
-        session_config: the `tf.compat.v1.ConfigProto` of a new session, in its place.
-        session_init: what gives variables their values.
+        session_creator: creates the session.
+        session_config: the `tf.compat.v1.ConfigProto` of a new session, instead of `session_creator`.
+        session_init: initializes the variables.
         starting_epoch: the number of the first epoch.
-        steps_per_epoch: by default as many as the data has datapoints.
+        steps_per_epoch: by default the length of the data.
         max_epoch: the number of the last epoch.
 
     Raises:
-        ConfigError: there are both of `dataflow` and `data`, or of the two about the session; one of them is of another
-            kind; or nothing says how many steps an epoch has.
+        ConfigError: two alternative arguments are both given, an argument has the wrong type, or the number of steps
+            per epoch is unknown.
     """
 
     def __init__(
@@ -82,11 +82,13 @@ class TrainConfig(older.OlderConfig):
         if dataflow is not None and data is not None:
             raise ConfigError("TrainConfig takes either dataflow=<a data flow> or data=<an InputSource>")
         if data is not None and not isinstance(data, tpk.InputSource):
-            raise ConfigError(f"TrainConfig(data={data!r}): expected an InputSource. Write dataflow= for a data flow")
+            raise ConfigError(f"TrainConfig(data={data!r}): expected an InputSource. Use dataflow= for a data flow")
         if model is not None and not isinstance(model, ModelDescBase | tpk.ModelDesc):
-            raise ConfigError(f"TrainConfig(model={model!r}): expected an instance of a class derived from ModelDesc")
+            raise ConfigError(f"TrainConfig(model={model!r}): expected an instance of a subclass of ModelDesc")
         if session_creator is not None and session_config is not None:
-            raise ConfigError("TrainConfig takes either session_creator or session_config: give that to the creator")
+            raise ConfigError(
+                "TrainConfig takes either session_creator or session_config: pass the latter to the creator"
+            )
         self.dataflow = dataflow
         self.data = data
         self.model = model
@@ -107,7 +109,7 @@ class TrainConfig(older.OlderConfig):
 
     @property
     def extra_callbacks(self) -> list[Any]:
-        """The callbacks after those of the script."""
+        """The callbacks after the script's own."""
         return DEFAULT_CALLBACKS() if self._extra_callbacks is None else list(self._extra_callbacks)
 
     @extra_callbacks.setter
@@ -125,11 +127,11 @@ class TrainConfig(older.OlderConfig):
 
 
 class AutoResumeTrainConfig(TrainConfig):
-    """A `TrainConfig` that goes on with the checkpoint and the epoch that the log directory holds, if it holds any.
+    """A `TrainConfig` that resumes from the checkpoint and epoch in the log directory, if there are any.
 
     Args:
-        always_resume: whether these come before `session_init` and `starting_epoch`; else, only those that are not
-            given are taken from there.
+        always_resume: whether they take precedence over `session_init` and `starting_epoch`; otherwise they only
+            replace missing arguments.
         kwargs: the arguments of `TrainConfig`.
     """
 
@@ -146,10 +148,10 @@ class AutoResumeTrainConfig(TrainConfig):
 
     @staticmethod
     def get_sessinit_resume(dir: str | None = None) -> str | None:
-        """Return the path of the checkpoint in the log directory; None if there is none.
+        """Return the path of the checkpoint in the log directory, or None.
 
         Args:
-            dir: where, if not there.
+            dir: another directory to search.
         """
         directory = logger.get_logger_dir() if dir is None else dir
         path = None if directory is None else os.path.join(directory, "checkpoint")
@@ -168,5 +170,5 @@ def _steps_of(data: Any, given: int | None) -> int:
             size = None
     if size is None:
         what = "there is no data" if data is None else "the data has no length"
-        raise ConfigError(f"TrainConfig: {what}, so it does not tell steps_per_epoch; give that")
+        raise ConfigError(f"TrainConfig: {what}, so steps_per_epoch is unknown; pass it explicitly")
     return int(size)

@@ -1,4 +1,4 @@
-"""Trainers of several workers, by the names of tensorpack 0.5 and 0.6."""
+"""Distributed trainers under their names in tensorpack 0.5 and 0.6."""
 
 from __future__ import annotations
 

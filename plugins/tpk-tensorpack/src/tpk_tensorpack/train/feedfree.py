@@ -1,4 +1,4 @@
-"""Trainers of tensorpack 0.2 to 0.6 that build their graphs themselves, on input that needs no feeds."""
+"""Trainers of tensorpack 0.2 to 0.6 that build their own graphs, from input without feeds."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ __all__ = ["FeedfreeTrainerBase", "SimpleFeedfreeTrainer", "SingleCostFeedfreeTr
 
 
 class FeedfreeTrainerBase(TowerTrainer):
-    """The base of trainers that override ``_setup``: there they build towers, and set ``train_op``.
+    """Base class of trainers whose ``_setup`` builds towers and sets ``train_op``.
 
-    The data is that of the configuration, or ``self._input_source``, which a subclass sets before it calls the
+    The data comes from the configuration, or from ``self._input_source`` if a subclass sets it before it calls the base
     constructor.
 
     Args:
         config: a `TrainConfig`, with a model.
 
     Raises:
-        ConfigError: when it trains: there is no model, or no data, or the data is fed.
+        ConfigError: (when training) the model or the data is missing, or the input uses feeds.
 
     Example:
         ```python
@@ -45,16 +45,16 @@ class FeedfreeTrainerBase(TowerTrainer):
     def _setup(self) -> None:
         if "config" not in vars(self):
             raise ConfigError(
-                f"{type(self).__name__} was made without a TrainConfig. Write {type(self).__name__}(config)"
+                f"{type(self).__name__} was created without a TrainConfig. Use {type(self).__name__}(config)"
             )
         if self.config.model is None:
-            raise ConfigError(f"{type(self).__name__}: the TrainConfig has no model. Give it model=")
+            raise ConfigError(f"{type(self).__name__}: the TrainConfig has no model. Pass model=")
         if self._input_source is None:
             self._input_source = self._default_source()
         if self._input_source.is_fed:
             raise ConfigError(
-                f"{type(self).__name__} takes no input that is fed with each step, as "
-                f"{type(self._input_source).__name__} is. Give it QueueInput(flow)"
+                f"{type(self).__name__} does not support input with feeds, such as "
+                f"{type(self._input_source).__name__}. Use QueueInput(flow)"
             )
         signature = self.model.get_input_signature()
         self.input_source = self._input_source
@@ -66,7 +66,7 @@ class FeedfreeTrainerBase(TowerTrainer):
             source: InputSource = self.config.data
             return source
         if self.config.dataflow is None:
-            raise ConfigError(f"{type(self).__name__}: the TrainConfig has no dataflow. Give it dataflow=")
+            raise ConfigError(f"{type(self).__name__}: the TrainConfig has no dataflow. Pass dataflow=")
         return QueueInput(self.config.dataflow)
 
     def _get_input_tensors(self) -> list[Any]:
@@ -75,7 +75,7 @@ class FeedfreeTrainerBase(TowerTrainer):
         return self._input_source.get_input_tensors()
 
     def build_train_tower(self) -> None:
-        """Build a training tower: in the `TowerContext` that there is, or in one of its own."""
+        """Build a training tower, in the current `TowerContext` or in a new one."""
         if get_current_tower_context() is None:
             with TowerContext("", is_training=True):
                 self.tower_func(*self._get_input_tensors())
@@ -84,10 +84,10 @@ class FeedfreeTrainerBase(TowerTrainer):
 
 
 class SingleCostFeedfreeTrainer(FeedfreeTrainerBase):
-    """The base of trainers of a model with one cost."""
+    """Base class of feed-free trainers of single-cost models."""
 
     def _get_cost_and_grad(self) -> tuple[Any, list[tuple[Any, Any]]]:
-        """Build a tower; return its cost, and the pairs of a gradient and its variable."""
+        """Build a tower; return its cost and its pairs of gradient and variable."""
         self.build_train_tower()
         cost = self.towers[-1].output
         pairs = self._get_optimizer().compute_gradients(cost, colocate_gradients_with_ops=True)
@@ -98,7 +98,7 @@ class SingleCostFeedfreeTrainer(FeedfreeTrainerBase):
 
 
 class SimpleFeedfreeTrainer(SingleCostFeedfreeTrainer):
-    """Trains a model with one cost on one device, on the `InputSource` of the configuration."""
+    """Train a single-cost model on one device, with the `InputSource` of the configuration."""
 
     def _setup(self) -> None:
         super()._setup()

@@ -1,4 +1,4 @@
-"""The launcher: a configuration and a trainer."""
+"""The launcher, which combines a configuration with a trainer."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["launch_train_with_config"]
 
 
 def launch_train_with_config(config: TrainConfig, trainer: Any) -> None:
-    """Train the model of a configuration.
+    """Train the model in a configuration.
 
     Args:
         config: the configuration.
-        trainer: a `SingleCostTrainer`, which has not trained yet.
+        trainer: a `SingleCostTrainer` that has not been used.
 
     Raises:
-        ConfigError: one of them is something else, or the configuration has no model or no data.
+        ConfigError: an argument has the wrong type, or the configuration has no model or no data.
 
     Example:
         ```python
@@ -31,7 +31,7 @@ def launch_train_with_config(config: TrainConfig, trainer: Any) -> None:
         raise ConfigError(f"launch_train_with_config got {config!r}; expected a TrainConfig")
     if not isinstance(trainer, SingleCostTrainer):
         raise ConfigError(
-            f"launch_train_with_config got {trainer!r}; expected a trainer of models with one cost, such as "
+            f"launch_train_with_config got {trainer!r}; expected a trainer of single-cost models, such as "
             "SimpleTrainer()"
         )
     with logged_by_script():

@@ -1,4 +1,4 @@
-"""Checkpoints that another training has left in the log directory."""
+"""Checkpoints of another training run that are in the log directory."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ _OF_A_CHECKPOINT = re.compile(
 
 
 class SharedDirectory(tpk.Callback):
-    """Lets a training that is not resumed start in a log directory that holds another one."""
+    """Allow a new training run to start in the log directory of another run."""
 
     def configure_run(self, run: RunOptions) -> None:
-        """Accept a directory that holds a run."""
+        """Accept a directory that contains a run."""
         self._is_new = run.resume == "never"
         run.may_hold_run = True
 
     @tpk.hookimpl(tryfirst=True)
     def before_train(self, trainer: TrainerProtocol) -> None:
-        """Move the checkpoints of the other training."""
+        """Move the checkpoints of the other run."""
         if trainer.run_dir is not None and self._is_new:
             set_checkpoints_aside(trainer.run_dir, trainer.global_step)
 
 
 def set_checkpoints_aside(directory: Path, step: int) -> None:
-    """Move checkpoints of later steps than `step` into a folder ``kept-<n>``.
+    """Move checkpoints of later steps than `step` to a directory ``kept-<n>``.
 
-    The training that starts at that step would mix them up with its own: it would overwrite some, and a later one
-    would resume from others. Earlier ones stay, because this training may have started from one of them. The moved
+    Otherwise the training run that starts at `step` would overwrite some of them, and a later run would resume from
+    others. Earlier checkpoints are left in place, because this run may have started from one of them. The moved
     checkpoints are complete.
 
     Args:
         directory: the log directory.
-        step: the global step at which the training starts; if it is 0, all checkpoints belong to another training.
+        step: the global step at which the training run starts; 0 means that all checkpoints belong to another run.
     """
     names = set(os.listdir(directory))
     later = sorted(
@@ -50,7 +50,7 @@ def set_checkpoints_aside(directory: Path, step: int) -> None:
         for name in names
         if (match := _OF_A_CHECKPOINT.fullmatch(name))
         and (int(match["state"] or match["step"]) > step or not step)
-        # The name of a graph without values may end with the time, which looks like a step.
+        # The file name of a graph without values may end with the time, which looks like a step.
         and (not name.endswith(".meta") or name.removesuffix(".meta") + ".index" in names)
     )
     if not later:
@@ -59,7 +59,7 @@ def set_checkpoints_aside(directory: Path, step: int) -> None:
     folder.mkdir()
     prefixes = {name.removesuffix(".index") for name in later if name.endswith(".index")}
     pointers = [path.name for path in directory.glob("checkpoint*") if path.is_file() and _pointed_to(path) & prefixes]
-    # States first: a checkpoint that is moved in part must not look complete.
+    # Move the states first: a partly moved checkpoint must not look complete.
     for name in sorted(pointers) + sorted(later, key=lambda name: not name.startswith("state-")):
         os.replace(directory / name, folder / name)
     logger.info("this training starts at step %d; checkpoints of later steps were moved to %s", step, folder)

@@ -1,4 +1,4 @@
-"""Models as classes: inputs, graph, optimizer."""
+"""Models as classes with inputs, a graph and an optimizer."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ __all__ = ["ModelDesc", "ModelDescBase"]
 
 
 class ModelDescBase(OlderModel):
-    """A model: a class with ``inputs`` and ``build_graph``.
+    """A model class with ``inputs`` and ``build_graph``.
 
     Attributes:
         input_names: the names of the inputs.
-        training: whether the tower that is being built is one that is trained.
+        training: whether the tower under construction is a training tower.
     """
 
     def get_input_signature(self) -> list[Any]:
-        """Return what `inputs` returns as `tf.TensorSpec`s; called once."""
+        """Return the result of `inputs` as `tf.TensorSpec`s; `inputs` is called once."""
         signature: list[Any] | None = vars(self).get("_input_signature")
         if signature is None:
-            # Placeholders belong to no training: their graph is thrown away.
+            # Placeholders are created in a temporary graph.
             with tf.Graph().as_default():
                 signature = [_spec(each) for each in self.inputs()]
             vars(self)["_input_signature"] = signature
@@ -39,15 +39,15 @@ class ModelDescBase(OlderModel):
 
     @property
     def training(self) -> bool:
-        """Whether the tower that is being built is one that is trained."""
+        """Whether the tower under construction is a training tower."""
         tower = get_current_tower_context()
         if tower is None:
-            raise RuntimeError("'training' is known only while a tower is built, within a TowerContext")
+            raise RuntimeError("'training' is available only while a tower is being built, within a TowerContext")
         return bool(tower.is_training)
 
 
 class ModelDesc(ModelDescBase, tpk.ModelDesc):
-    """A model with one cost and one optimizer: a class with ``inputs``, ``build_graph`` and ``optimizer``.
+    """A model class with one cost and one optimizer, defined by ``inputs``, ``build_graph`` and ``optimizer``.
 
     Example:
         ```python
@@ -66,7 +66,7 @@ class ModelDesc(ModelDescBase, tpk.ModelDesc):
     """
 
     def get_optimizer(self) -> Any:
-        """Return what `optimizer` returned when it was called first."""
+        """Return the optimizer; `optimizer` is called once."""
         found = vars(self).get("_optimizer_of_model")
         if found is None:
             found = vars(self)["_optimizer_of_model"] = tpk.ModelDesc.get_optimizer(self)

@@ -1,4 +1,4 @@
-"""The base of trainers on several GPUs of tensorpack 0.3 to 0.7, which build their towers themselves."""
+"""The base of multi-GPU trainers of tensorpack 0.3 to 0.7, which build their own towers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["MultiGPUTrainerBase"]
 
 
 class MultiGPUTrainerBase(TowerTrainer):
-    """The base of trainers that build a tower on each of several GPUs.
+    """Base class of trainers that build a tower on each of several GPUs.
 
     Args:
         config: a `TrainConfig`.
@@ -28,19 +28,19 @@ class MultiGPUTrainerBase(TowerTrainer):
         var_strategy: str = "shared",
         vs_names: Sequence[str] | None = None,
     ) -> list[Any]:
-        """Call a function under the `TowerContext` of each tower; return what it returns.
+        """Call a function under the `TowerContext` of each tower, and return the results.
 
         Args:
-            towers: the numbers of the GPUs.
+            towers: the GPU number of each tower.
             func: builds a tower.
-            devices: for each tower a device, or a function that places ops; by default its GPU. Where there is no such
-                device, a session with ``allow_soft_placement`` places the ops.
-            var_strategy: ``"shared"``, or ``"replicate"`` for towers that have variables of their own.
-            vs_names: for each tower with variables of its own, their scope; by default its name, and none for the
-                first.
+            devices: for each tower a device, or a function that places ops; by default the tower's GPU. If the device
+                does not exist, a session with ``allow_soft_placement`` places the ops.
+            var_strategy: ``"shared"``, or ``"replicate"`` for towers with separate variables.
+            vs_names: for ``"replicate"``, the variable scope of each tower; by default the tower's name, and no scope
+                for the first.
 
         Raises:
-            ConfigError: there are not as many of one as of the others, or there is no such strategy.
+            ConfigError: the lists have different lengths, or the strategy is unknown.
         """
         gpus = as_gpus("build_on_multi_tower", "towers", towers)
         places = [f"/gpu:{gpu}" for gpu in gpus] if devices is None else list(devices)
@@ -56,7 +56,7 @@ class MultiGPUTrainerBase(TowerTrainer):
         if not len(gpus) == len(places) == len(scopes):
             raise ConfigError(
                 f"build_on_multi_tower: {len(gpus)} towers, {len(places)} devices and {len(scopes)} vs_names: "
-                "expected as many of each"
+                "expected the same number of each"
             )
         place = dict(zip(names, places, strict=True)).__getitem__
         return [tower.output for tower in build_on_multi_tower(names, func, scopes, place=place)]

@@ -1,7 +1,7 @@
-"""What scripts of tensorpack 0.1 to 0.8 write in another way: a trainer takes its configuration, a model has a cost.
+"""Interfaces of tensorpack 0.1 to 0.8: trainers created from a configuration, models with a cost.
 
-Today's classes have what is here as a base or a decorator, and know no more of it. A trainer that was made of a
-`TrainConfig` has it as its ``config``, and trains by ``train()`` without arguments.
+The current classes use these as base classes or decorators, and are otherwise independent of them. A trainer created
+from a `TrainConfig` stores it as ``config``, and its ``train()`` needs no arguments.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ Method = Callable[..., Any]
 _NAMES_OF_OPTIONS = {"dataset": "dataflow", "step_per_epoch": "steps_per_epoch"}
 _OF_TOWERS = ("nr_tower", "tower", "predict_tower")
 _WITHOUT_MEANING = ("gpu_prefetch",)
-"""Options of trainers that said what is decided otherwise by now: whether data is staged on GPUs."""
+"""Obsolete options of trainers: whether to stage data on GPUs is now decided automatically."""
 
 
 class InputDesc(tf.TensorSpec):  # type: ignore[misc]
-    """What an input of a model is: a `tf.TensorSpec`, with the arguments in another order.
+    """A model input: a `tf.TensorSpec` with a different order of arguments.
 
     Args:
-        type: its dtype.
-        shape: its shape; None where a size is not known.
-        name: its name.
+        type: the dtype.
+        shape: the shape, with None for unknown sizes.
+        name: the name.
     """
 
     __slots__ = ()
@@ -62,23 +62,23 @@ def StagingInputWrapper(input: Any, devices: Sequence[str] | None = None) -> Sta
 
     Args:
         input: an input source.
-        devices: has no meaning: data waits on the devices of the towers.
+        devices: ignored: data is staged on the devices of the towers.
     """
     return StagingInput(input)
 
 
 class OlderModel:
-    """A model by ``_get_inputs``, ``_build_graph`` with a list of tensors, ``self.cost`` and ``_get_optimizer``."""
+    """A model defined by ``_get_inputs``, ``_build_graph(inputs)``, ``self.cost`` and ``_get_optimizer``."""
 
     def inputs(self) -> list[Any]:
         """Return a `tf.TensorSpec`, or a placeholder, for each argument of `build_graph`."""
         return list(self._older("_get_inputs", "has no inputs: define the method")())
 
     def build_graph(self, *args: Any) -> Any:
-        """Add one replicate of the model to the graph; return its cost, where a single-cost trainer trains it."""
+        """Add a replicate of the model to the graph; return its cost if the trainer is a single-cost trainer."""
         build = self._older("_build_graph", "has no graph: define build_graph(*inputs)")
         inputs = args[0] if len(args) == 1 and isinstance(args[0], list | tuple) else args
-        vars(self).pop("cost", None)  # that of another tower
+        vars(self).pop("cost", None)  # left by another tower
         cost = build(list(inputs))
         return getattr(self, "cost", None) if cost is None else cost
 
@@ -87,15 +87,15 @@ class OlderModel:
         return self._older("_get_optimizer", "has no optimizer: define the method")()
 
     def get_inputs_desc(self) -> list[InputDesc]:
-        """Return what `inputs` returns, as it was described then."""
+        """Return the result of `inputs` as `InputDesc`s."""
         signature = self.get_input_signature()  # type: ignore[attr-defined]
         return [InputDesc(spec.dtype, spec.shape, spec.name) for spec in signature]
 
     def get_cost(self) -> Any:
-        """Return the cost of the tower that was built last.
+        """Return the cost of the most recent tower.
 
         Raises:
-            ConfigError: there is none.
+            ConfigError: the model has no cost.
         """
         cost = vars(self).get("cost")
         if cost is None:
@@ -110,10 +110,10 @@ class OlderModel:
 
 
 class OlderConfig:
-    """What a `TrainConfig` also said: on which GPUs the towers are.
+    """The former attributes of a `TrainConfig` that assign GPUs to towers.
 
     Attributes:
-        optimizer: in place of that of the model; None for that.
+        optimizer: replaces the model's optimizer, unless it is None.
     """
 
     optimizer: Any = None
@@ -122,7 +122,7 @@ class OlderConfig:
 
     @property
     def tower(self) -> list[int]:
-        """The numbers of the GPUs of the training towers."""
+        """The GPU numbers of the training towers."""
         return list(self._tower)
 
     @tower.setter
@@ -131,7 +131,7 @@ class OlderConfig:
 
     @property
     def nr_tower(self) -> int:
-        """How many training towers there are."""
+        """The number of training towers."""
         return len(self._tower)
 
     @nr_tower.setter
@@ -140,7 +140,7 @@ class OlderConfig:
 
     @property
     def predict_tower(self) -> list[int]:
-        """The numbers of the GPUs of predictors, which are taken in turn; -1 is the CPU."""
+        """The GPU numbers of predictors, assigned in turn; -1 is the CPU."""
         return list(self._predict_tower)
 
     @predict_tower.setter
@@ -149,7 +149,7 @@ class OlderConfig:
 
 
 def takes_older_options(cls: Class) -> Class:
-    """Decorate a configuration, so that it takes what it once took, by position behind today's arguments or by name."""
+    """Decorate a configuration to also accept its former arguments, by name or positionally after the current ones."""
     initialize: Method = cls.__init__  # type: ignore[misc]
     count = len(inspect.signature(initialize).parameters) - 1
 
@@ -160,14 +160,14 @@ def takes_older_options(cls: Class) -> Class:
         for older, name in _NAMES_OF_OPTIONS.items():
             if older in kwargs:
                 if kwargs.get(name) is not None:
-                    raise ConfigError(f"{cls.__name__} got both {older} and {name}, which are the same: give {name}")
+                    raise ConfigError(f"{cls.__name__} got both {older} and {name}, which are the same: use {name}")
                 kwargs[name] = kwargs.pop(older)
         given = dict(zip(_OF_TOWERS, args[count:]))  # noqa: B905 - by position there may be fewer
         given.update({name: kwargs.pop(name) for name in (*_OF_TOWERS, "optimizer") if name in kwargs})
         initialize(self, *args[:count], **kwargs)
         given = {name: value for name, value in given.items() if value is not None}
         if given.get("nr_tower", 1) != 1 and "tower" in given:
-            raise ConfigError(f"{cls.__name__} got both nr_tower and tower: give tower, the numbers of the GPUs")
+            raise ConfigError(f"{cls.__name__} got both nr_tower and tower: use tower, the GPU numbers")
         if "tower" in given:
             given.pop("nr_tower", None)
         for name, value in given.items():
@@ -178,9 +178,9 @@ def takes_older_options(cls: Class) -> Class:
 
 
 def takes_config(cls: Class) -> Class:
-    """Decorate a trainer, so that it can be made of a configuration, in place of the GPUs if it takes any.
+    """Decorate a trainer to also accept a configuration, instead of the GPUs if it takes any.
 
-    With it come what trainers of the time took: ``input_queue``, a queue for the data flow, and ``predict_tower``.
+    It also accepts the former arguments ``input_queue``, a queue for the data flow, and ``predict_tower``.
     """
     initialize: Method = cls.__init__  # type: ignore[misc]
     takes_gpus = "gpus" in inspect.signature(initialize).parameters
@@ -206,21 +206,21 @@ def _take_options(config: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> N
         kwargs.pop(name, None)
     if options.get("input_queue") is not None:
         if config.dataflow is None:
-            raise ConfigError("input_queue= is for a data flow, but the TrainConfig has none: give that dataflow=")
+            raise ConfigError("input_queue= is for a data flow, but the TrainConfig has none: pass dataflow=")
         config.dataflow, config.data = None, QueueInput(config.dataflow, options["input_queue"])
     if options.get("predict_tower") is not None:
         config.predict_tower = options["predict_tower"]
 
 
 def config_of(trainer: Any) -> Any:
-    """Return the configuration that a trainer was made of; None if it was not."""
+    """Return the configuration that a trainer was created from, or None."""
     return vars(trainer).get("config")
 
 
 def on_predict_tower(get_predictor: Method) -> Method:
-    """Decorate a method that takes a device, so that the device is one of `OlderConfig.predict_tower`, if there is any.
+    """Decorate a method so that its `device` argument is an index into `OlderConfig.predict_tower`, if that is set.
 
-    It is which of these, and may be called ``tower``.
+    The argument may also be passed as ``tower``.
     """
 
     @functools.wraps(get_predictor)
@@ -235,7 +235,7 @@ def on_predict_tower(get_predictor: Method) -> Method:
 
 
 def train(trainer: Any) -> None:
-    """Train a trainer as the configuration says that it was made of."""
+    """Train a trainer with the configuration that it was created from."""
     with trainer.graph.as_default():
         trainer._setup()
     trainer.train_with_defaults(**config_of(trainer).of_training())
@@ -244,5 +244,5 @@ def train(trainer: Any) -> None:
 def _numbers(name: str, given: Any) -> list[int]:
     numbers = [given] if isinstance(given, int) else given
     if not isinstance(numbers, list | tuple | range) or not numbers or not all(isinstance(n, int) for n in numbers):
-        raise ConfigError(f"TrainConfig({name}={given!r}): expected the numbers of GPUs, such as [0, 1]")
+        raise ConfigError(f"TrainConfig({name}={given!r}): expected GPU numbers, such as [0, 1]")
     return list(numbers)

@@ -1,4 +1,4 @@
-"""Strategies of tpk with what tensorpack does in another way: names of what optimizers make, and sums over workers."""
+"""Strategies of tpk adapted to tensorpack: names of optimizer variables, and sums over workers."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from tpk.strategies.towers import Tower
 
 
 class ReplicatedStrategy(tpk.ReplicatedStrategy):
-    """What optimizers make, other than slots, is called ``apply_gradients/…``: Adam's powers of its decay rates."""
+    """Put non-slot variables of optimizers, such as Adam's powers of its decay rates, under ``apply_gradients/…``."""
 
     def optimizer_scope(self, index: int) -> AbstractContextManager[Any]:
-        """Return the name scope in which the optimizer of a tower makes what is no slot of a variable."""
+        """Return the name scope for the non-slot variables of a tower's optimizer."""
         return super().optimizer_scope(index) if index else tf.name_scope("apply_gradients")
 
 
 class AsyncStrategy(tpk.AsyncStrategy):
-    """What optimizers make, other than slots, is called ``async_apply_gradients/…``."""
+    """Put non-slot variables of optimizers under ``async_apply_gradients/…``."""
 
     def optimizer_scope(self) -> AbstractContextManager[Any]:
-        """Return the name scope in which the optimizer makes what is no slot of a variable."""
+        """Return the name scope for the non-slot variables of the optimizer."""
         return tf.name_scope("async_apply_gradients/")
 
 
 class SumOverWorkersStrategy(DistributedReplicatedStrategy):
-    """Gradients are averaged over the towers of a worker, and summed up over the workers."""
+    """Average gradients over the towers of a worker, and add them up over the workers."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(average=False, **options)
 
     def reduce_over_towers(self, objective: Objective, optimizer: Any, towers: Sequence[Tower]) -> Gradients:
-        """Return the means of the gradients of this worker's towers, with the variables of the first one."""
+        """Return the mean gradients of this worker's towers, with the variables of the first one."""
         sums = super().reduce_over_towers(objective, optimizer, towers)
         return [(tf.math.scalar_mul(1.0 / len(towers), gradient), variable) for gradient, variable in sums]

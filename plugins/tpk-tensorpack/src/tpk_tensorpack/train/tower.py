@@ -1,4 +1,4 @@
-"""Trainers of models that are tower functions."""
+"""Trainers of models defined by a tower function."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ __all__ = ["SingleCostTrainer", "TowerTrainer"]
 
 @older.takes_config
 class TowerTrainer(Trainer, tpk.TowerTrainer):
-    """A trainer that has a tower function; see `tpk.TowerTrainer`.
+    """A trainer with a tower function; see `tpk.TowerTrainer`.
 
-    A subclass sets `tower_func`, and builds its training towers, each under a `TowerContext`.
+    A subclass sets `tower_func`, and builds each of its training towers under a `TowerContext`.
 
     Attributes:
-        devices: the numbers of the GPUs of its towers, where it trains on several.
+        devices: the GPU numbers of the towers, if it trains on several.
     """
 
     devices: Sequence[int] = ()
 
     def __init__(self) -> None:
         super().__init__()
-        # tensorpack's trainers know their devices from the beginning.
+        # tensorpack's trainers know their devices from the start.
         self._strategy = get_catalog().resolve("strategy", self._strategy)
         self._predictors: list[OnlinePredictor] = []
 
@@ -55,30 +55,30 @@ class TowerTrainer(Trainer, tpk.TowerTrainer):
 
     @property
     def inputs_desc(self) -> list[Any]:
-        """The same, as it was called before."""
+        """The former name of `input_signature`."""
         return self.input_signature
 
     def make_tower_func(self, func: Callable[..., Any], input_signature: Sequence[Any]) -> TowerFunc:
-        """Return `func` as a tower function; one that is one stays what it is."""
+        """Return `func` as a `TowerFunc`; a `TowerFunc` is returned unchanged."""
         return func if isinstance(func, TowerFunc) else TowerFunc(func, input_signature)
 
     @older.on_predict_tower
     def get_predictor(  # type: ignore[override]
         self, input_names: Sequence[str], output_names: Sequence[str], device: int = 0
     ) -> OnlinePredictor:
-        """Return a function of arrays, with the variables of the training, whatever they are when it is called.
+        """Return a function of arrays that uses the current variables of the training run.
 
-        The first call with a device builds an inference tower there; so call it in a callback's ``_setup_graph``. When
-        the training is over, it is a function in the default session at the time of a call.
+        The first call for a device builds an inference tower there, so call it in a callback's ``_setup_graph``. After
+        the end of the training run, the function runs in the default session at the time of the call.
 
         Args:
-            input_names: names of inputs, or of other tensors in the tower.
+            input_names: names of inputs or of other tensors in the tower.
             output_names: names of tensors in the tower.
-            device: the number of a GPU; -1 for the CPU. Without GPUs, it is beside the training tower of that number.
+            device: a GPU number, or -1 for the CPU. Without GPUs, the device of the training tower with that number.
 
         Raises:
-            TrainerStateError: there is no training tower yet.
-            TowerError: the graph is finalized already, or the tower has no such tensors.
+            TrainerStateError: the training towers have not been built.
+            TowerError: the graph is already finalized, or a tensor is missing in the tower.
             ConfigError: there are GPUs, but none with this number.
         """
         self._main_tower()
@@ -96,19 +96,19 @@ class TowerTrainer(Trainer, tpk.TowerTrainer):
     def get_predictors(  # type: ignore[override]
         self, input_names: Sequence[str], output_names: Sequence[str], n: int
     ) -> list[OnlinePredictor]:
-        """Return so many predictors, on the GPUs that the configuration names for them in turn; see `get_predictor`.
+        """Return `n` predictors, on the configured GPUs in turn; see `get_predictor`.
 
         Args:
-            input_names: names of inputs, or of other tensors in the tower.
+            input_names: names of inputs or of other tensors in the tower.
             output_names: names of tensors in the tower.
-            n: how many.
+            n: the number of predictors.
         """
         places = range(n) if older.config_of(self) is not None else [k % max(1, len(self.devices)) for k in range(n)]
         return [self.get_predictor(input_names, output_names, place) for place in places]
 
     @property
     def vs_name_for_predictor(self) -> str:
-        """The variable scope whose variables predictors have: that of the first tower."""
+        """The variable scope of the first tower, used by predictors."""
         return str(self.strategy.predict_context("").vs_name)
 
     @property
@@ -116,18 +116,18 @@ class TowerTrainer(Trainer, tpk.TowerTrainer):
         return self.sess is not None and is_closed(self.sess)
 
     def _check_not_over(self, what: str) -> None:
-        # Nobody runs the graph any more, so it does no harm to add to it.
+        # The graph is not run any more, so it can be modified safely.
         if self._is_over and self.graph.finalized:
             unfinalize(self.graph)
 
     def initialize(self, session_creator: Any = None, session_init: Any = None) -> None:
-        """Create the session, and give variables their values; see `tpk.Trainer.initialize`."""
+        """Create the session and initialize the variables; see `tpk.Trainer.initialize`."""
         super().initialize(session_creator, session_init)
         for predictor in self._predictors:
             predictor.sess = self.sess
 
     def _vs_name_for_predictor(self, device: int) -> str:
-        """Return the variable scope of the training tower whose variables the predictors on a device have."""
+        """Return the variable scope of the training tower whose variables the predictors on a device use."""
         position = self._tower_on(device)
         if position is None:
             return str(self.strategy.predict_context("").vs_name)
@@ -142,22 +142,22 @@ class TowerTrainer(Trainer, tpk.TowerTrainer):
         return None if position is None else device_for(position, self.towers.training())
 
     def _tower_on(self, device: int) -> int | None:
-        """The position of the training tower on a device, where there is one for each."""
+        """Return the position of the training tower on a device, if each device has one."""
         devices = list(self.devices)
         position = devices.index(device) if device in devices else None
         return None if position is None or position >= len(self.towers.training()) else position
 
 
 class SingleCostTrainer(TowerTrainer, tpk.SingleCostTrainer):
-    """Trains a model with one cost and one optimizer.
+    """Train a model with one cost and one optimizer.
 
-    What a step is, `_setup_graph` says, which a subclass may override; so may it `_make_get_grad_fn`, which says what
-    the gradients of a tower are.
+    A subclass may override `_setup_graph`, which defines a step, or `_make_get_grad_fn`, which computes the gradients
+    of a tower.
 
     Attributes:
         COLOCATE_GRADIENTS_WITH_OPS, GATE_GRADIENTS, AGGREGATION_METHOD: options of `tf.gradients` for gradients of
             `_make_get_grad_fn`.
-        XLA_COMPILE: whether towers are compiled by XLA.
+        XLA_COMPILE: whether to compile towers with XLA.
 
     Example:
         ```python
@@ -186,16 +186,16 @@ class SingleCostTrainer(TowerTrainer, tpk.SingleCostTrainer):
 
         Args:
             input_signature: a `tf.TensorSpec` for each input of the model.
-            input: where the data comes from.
-            get_cost_fn: takes the input tensors, and returns the cost.
+            input: the input source.
+            get_cost_fn: takes the input tensors and returns the cost.
             get_opt_fn: returns the optimizer; called once.
 
         Raises:
-            TrainerStateError: the graph was set up before.
-            InputError, TowerError, ConfigError: one of the four is not as it should be.
+            TrainerStateError: the graph has already been set up.
+            InputError, TowerError, ConfigError: an argument is invalid.
         """
         if self._tower_func is not None:
-            raise TrainerStateError(f"the graph of this {type(self).__name__} is set up already. Make a new trainer.")
+            raise TrainerStateError(f"the graph of this {type(self).__name__} is already set up. Create a new trainer.")
         if self.XLA_COMPILE:
             check_xla()
             get_cost_fn = compiled_by_xla(get_cost_fn)
@@ -219,18 +219,18 @@ class SingleCostTrainer(TowerTrainer, tpk.SingleCostTrainer):
             self.register_callback(self._setup_graph(source, tower_func, get_optimizer) or [])
 
     def setup_model(self, config: TrainConfig) -> None:
-        """Call `setup_graph` with the model and the data of a configuration.
+        """Call `setup_graph` with the model and data of a configuration.
 
         Args:
             config: the configuration.
 
         Raises:
-            ConfigError: it has no model, or no data.
+            ConfigError: the configuration has no model or no data.
         """
         data = config.dataflow if config.data is None else config.data
         for name, given in (("model", config.model), ("dataflow", data)):
             if given is None:
-                raise ConfigError(f"{type(self).__name__}: the TrainConfig has no {name}. Give it {name}=")
+                raise ConfigError(f"{type(self).__name__}: the TrainConfig has no {name}. Pass {name}=")
         optimizer = config.optimizer
         self.setup_graph(
             config.model.get_input_signature(),
@@ -243,23 +243,23 @@ class SingleCostTrainer(TowerTrainer, tpk.SingleCostTrainer):
         self.setup_model(self.config)
 
     def default_input(self, dataflow: Iterable[Any]) -> tpk.InputSource:
-        """Return the input source of a data flow: a `QueueInput`."""
+        """Return the input source for a data flow: a `QueueInput`."""
         return QueueInput(dataflow)
 
     def _prepare_input(self, source: tpk.InputSource) -> tpk.InputSource:
-        """Return the input source as the devices and processes need it."""
+        """Adapt the input source to the devices and processes."""
         prepared = self.strategy.prepare_input(source)
         check_has_data(prepared)
         return prepared
 
     def _setup_input(self, input_signature: Sequence[Any], input: tpk.InputSource) -> list[Any]:
-        """Set the input source up; return its callbacks."""
+        """Set up the input source and return its callbacks."""
         return list(input.setup(input_signature))
 
     def _setup_graph(
         self, input: tpk.InputSource, get_cost_fn: TowerFunc, get_opt_fn: Callable[[], Any]
     ) -> Sequence[Any] | None:
-        """Build the towers, and set `train_op`; return callbacks."""
+        """Build the towers, set `train_op`, and return callbacks."""
         get_inputs, build_tower = input.get_input_tensors, get_cost_fn
         if type(self)._make_get_grad_fn is not SingleCostTrainer._make_get_grad_fn:
             own = _OwnGradients(self, input, get_cost_fn, get_opt_fn)
@@ -270,16 +270,16 @@ class SingleCostTrainer(TowerTrainer, tpk.SingleCostTrainer):
     def _make_get_grad_fn(
         self, input: tpk.InputSource, get_cost_fn: TowerFunc, get_opt_fn: Callable[[], Any]
     ) -> Callable[[], Any]:
-        """Return a function that builds a tower, and returns pairs of a gradient and its variable.
+        """Return a function that builds a tower and returns its pairs of gradient and variable.
 
-        It is called in a `TowerContext`; in one that is not trained, it returns None. A subclass that overrides it has
-        its gradients reduced and applied by whatever builds the graph.
+        It is called in a `TowerContext`, and returns None in an inference tower. The gradients of an override are still
+        reduced and applied by the trainer's strategy.
         """
 
         def get_gradients() -> Any:
             tower = get_current_tower_context()
             if tower is None:
-                raise TowerError("the gradients of a tower are built within a TowerContext")
+                raise TowerError("the gradients of a tower must be built within a TowerContext")
             cost = get_cost_fn(*input.get_input_tensors())
             if not tower.is_training:
                 return None
@@ -299,7 +299,7 @@ class SingleCostTrainer(TowerTrainer, tpk.SingleCostTrainer):
 
 
 class _OwnGradients:
-    """Has a strategy reduce and apply the gradients that a trainer of one's own computes while it builds a tower."""
+    """Lets a strategy reduce and apply the gradients that a custom trainer computes while it builds a tower."""
 
     def __init__(
         self, trainer: SingleCostTrainer, input: tpk.InputSource, tower_func: TowerFunc, get_opt_fn: Callable[[], Any]
@@ -311,15 +311,14 @@ class _OwnGradients:
         self.inputs: list[Any] = []
 
     def build_tower(self, *inputs: Any) -> Any:
-        """Build a tower of these inputs; return its cost, and keep its gradients."""
+        """Build a tower with these inputs, keep its gradients, and return its cost."""
         self.inputs = list(inputs)
         count = len(self._tower_func.towers)
         gradients = self._get_gradients()
         built = self._tower_func.towers[count:]
         if len(built) != 1:
             raise TowerError(
-                f"what _make_get_grad_fn returned has called get_cost_fn {len(built)} times; expected once for each "
-                "tower"
+                f"the result of _make_get_grad_fn called get_cost_fn {len(built)} times; expected once for each tower"
             )
         cost = check_cost(built[0].output)
         self._of_costs[cost.name] = list(gradients)
@@ -331,7 +330,7 @@ class _OwnGradients:
 
 
 class _Taken(ProxyInput):
-    """An input source whose tensors the strategy has taken already."""
+    """An input source whose tensors have already been taken by the strategy."""
 
     def __init__(self, own: _OwnGradients, source: tpk.InputSource) -> None:
         super().__init__(source)
@@ -346,7 +345,7 @@ class _Taken(ProxyInput):
 
 
 class _Computed(ProxyOptimizer):
-    """An optimizer whose gradients are there already."""
+    """An optimizer for gradients that have already been computed."""
 
     def __init__(self, opt: Any, of_costs: dict[str, list[tuple[Any, Any]]]) -> None:
         super().__init__(opt)
@@ -358,10 +357,10 @@ class _Computed(ProxyOptimizer):
 
 
 def apply_default_prefetch(input_source_or_dataflow: Any, trainer: SingleCostTrainer) -> tpk.InputSource:
-    """Return the input source with which a trainer trains on data.
+    """Return the input source for training on the given data.
 
-    A data flow is put into a queue; or fed, if that is what the trainer does by default. What several towers take their
-    data from is staged on their devices.
+    A data flow is put into a queue, or fed if that is the trainer's default. With several towers, the data is staged on
+    their devices.
 
     Args:
         input_source_or_dataflow: a data flow, or an input source.
@@ -370,9 +369,9 @@ def apply_default_prefetch(input_source_or_dataflow: Any, trainer: SingleCostTra
     source = input_source_or_dataflow
     if not isinstance(source, tpk.InputSource):
         source = trainer.default_input(source)
-        logger.info("The data flow is taken by a %s.", type(source).__name__)
+        logger.info("The data flow is read by a %s.", type(source).__name__)
     is_staged = source.is_fed or isinstance(source, tpk.StagingInput | tpk.DummyConstantInput)
     if len(trainer.devices) > 1 and not is_staged:
         source = StagingInput(source)
-        logger.info("What the towers take is staged by a StagingInput.")
+        logger.info("The input of the towers is staged by a StagingInput.")
     return source

@@ -1,7 +1,6 @@
-"""Trainers, by how a step is replicated.
+"""Trainers with different kinds of replication.
 
-Those of several devices are on GPUs. Where there are none, each tower is on a logical CPU device, and a warning in the
-log says so.
+Multi-device trainers use GPUs. Without GPUs, each tower runs on a logical CPU device, and a warning is logged.
 """
 
 from __future__ import annotations
@@ -38,35 +37,35 @@ __all__ = [
 
 
 class SimpleTrainer(SingleCostTrainer):
-    """Trains on one device; a data flow is fed with each step."""
+    """Train on one device, and feed the data flow in each step."""
 
     def default_input(self, dataflow: Iterable[Any]) -> tpk.InputSource:
-        """Return what feeds the data flow."""
+        """Return the input source that feeds the data flow."""
         return FeedInput(dataflow)
 
 
 class QueueInputTrainer(SimpleTrainer):
-    """Trains on one device; a thread puts a data flow into a queue."""
+    """Train on one device, with the data flow in a queue that a thread fills."""
 
     def default_input(self, dataflow: Iterable[Any]) -> tpk.InputSource:
-        """Return what puts the data flow into a queue."""
+        """Return the input source that queues the data flow."""
         return QueueInput(dataflow)
 
 
 class NoOpTrainer(SimpleTrainer):
-    """Trains nothing: its steps run what callbacks ask for, and no more."""
+    """Train nothing: steps run only the fetches of callbacks."""
 
     def run_step(self) -> None:
-        """Run what callbacks ask for."""
+        """Run the fetches of callbacks."""
         self.hooked_sess.run([])
 
 
 @takes_config
 class MultiGPUTrainer(SingleCostTrainer):
-    """The base of what trains on the GPUs of a process.
+    """Base class of trainers on several GPUs of one process.
 
     Args:
-        gpus: how many, or a list of their numbers.
+        gpus: the number of GPUs, or a list of GPU numbers.
 
     Raises:
         ConfigError: `gpus` is neither.
@@ -79,22 +78,22 @@ class MultiGPUTrainer(SingleCostTrainer):
 
 @takes_config
 class SyncMultiGPUTrainerReplicated(MultiGPUTrainer):
-    """Trains a whole replicate on each GPU; gradients are all-reduced. See `tpk.ReplicatedStrategy`.
+    """Train a full replicate on each GPU, with all-reduced gradients. See `tpk.ReplicatedStrategy`.
 
-    The variables of the first tower are called what the script calls them, and are saved; those of the others are local
-    ones, called ``tower1/…``.
+    The variables of the first tower have the names from the script, and are saved; the other towers have local
+    variables named ``tower1/…``.
 
     Args:
-        gpus: how many, or a list of their numbers.
-        average: whether gradients are averaged, else summed up.
-        mode: how gradients are all-reduced, up to rounding to the same values: ``"nccl"``, ``"cpu"``, ``"gpu"``,
-            ``"hierarchical"``, or None to leave it to tpk. Without GPUs, all of them add up on CPUs.
+        gpus: the number of GPUs, or a list of GPU numbers.
+        average: whether to average the gradients instead of adding them up.
+        mode: the all-reduce algorithm: ``"nccl"``, ``"cpu"``, ``"gpu"``, ``"hierarchical"``, or None to let tpk choose.
+            The results are equal up to rounding. Without GPUs, all modes run on CPUs.
 
     Attributes:
-        BROADCAST_EVERY_EPOCH: whether all towers get the non-trainable variables of the first one after each epoch.
+        BROADCAST_EVERY_EPOCH: whether to copy the first tower's non-trainable variables to all towers after each epoch.
 
     Raises:
-        ConfigError: an argument is not one of these.
+        ConfigError: an argument is invalid.
 
     Example:
         ```python
@@ -112,7 +111,7 @@ class SyncMultiGPUTrainerReplicated(MultiGPUTrainer):
 
     @cached_property
     def strategy(self) -> Strategy:
-        """How a step is replicated."""
+        """The replication strategy."""
         from tpk_tensorpack.train.strategies import ReplicatedStrategy
 
         return ReplicatedStrategy(
@@ -125,17 +124,17 @@ class SyncMultiGPUTrainerReplicated(MultiGPUTrainer):
 
 @takes_config
 class SyncMultiGPUTrainerParameterServer(MultiGPUTrainer):
-    """Trains on several GPUs that share the variables; the means of gradients are applied once.
+    """Train on several GPUs with shared variables; the mean gradients are applied once.
 
     See `tpk.ParameterServerStrategy`.
 
     Args:
-        gpus: how many, or a list of their numbers.
-        ps_device: where the variables are: ``"cpu"``, or ``"gpu"`` for the least loaded one; None for ``"gpu"`` if
-            there are at most two, else ``"cpu"``.
+        gpus: the number of GPUs, or a list of GPU numbers.
+        ps_device: the placement of the variables: ``"cpu"``, or ``"gpu"`` for the least loaded GPU; None means
+            ``"gpu"`` for up to two GPUs, otherwise ``"cpu"``.
 
     Raises:
-        ConfigError: an argument is not one of these.
+        ConfigError: an argument is invalid.
     """
 
     def __init__(self, gpus: int | Sequence[int], ps_device: str | None = None) -> None:
@@ -145,28 +144,28 @@ class SyncMultiGPUTrainerParameterServer(MultiGPUTrainer):
 
     @cached_property
     def strategy(self) -> Strategy:
-        """How a step is replicated."""
+        """The replication strategy."""
         return tpk.ParameterServerStrategy(self.devices, self._ps_device)
 
 
 def SyncMultiGPUTrainer(gpus: int | Sequence[int]) -> SingleCostTrainer:
-    """Return a trainer for several GPUs in step, for those who do not care which.
+    """Return the recommended trainer for synchronous training on several GPUs.
 
     Args:
-        gpus: how many, or a list of their numbers.
+        gpus: the number of GPUs, or a list of GPU numbers.
     """
     return SyncMultiGPUTrainerParameterServer(gpus, ps_device="cpu")
 
 
 @takes_config
 class AsyncMultiGPUTrainer(MultiGPUTrainer):
-    """Trains on several GPUs that share the variables, and do not wait for each other. See `tpk.AsyncStrategy`.
+    """Train asynchronously on several GPUs with shared variables. See `tpk.AsyncStrategy`.
 
-    A `StagingInput` is left out: each tower takes its data from what is staged.
+    A `StagingInput` around the input is removed, because each tower stages its own data.
 
     Args:
-        gpus: how many, or a list of their numbers.
-        scale_gradient: whether gradients are divided by the number of towers.
+        gpus: the number of GPUs, or a list of GPU numbers.
+        scale_gradient: whether to divide gradients by the number of towers.
 
     Raises:
         ConfigError: `gpus` is neither.
@@ -178,7 +177,7 @@ class AsyncMultiGPUTrainer(MultiGPUTrainer):
 
     @cached_property
     def strategy(self) -> Strategy:
-        """How a step is replicated."""
+        """The replication strategy."""
         from tpk_tensorpack.train.strategies import AsyncStrategy
 
         return AsyncStrategy(self.devices, self._scale_gradient)
@@ -191,16 +190,16 @@ class AsyncMultiGPUTrainer(MultiGPUTrainer):
 
 @takes_config
 class DistributedTrainerBase(MultiGPUTrainer):
-    """The base of what trains in several workers, with parameter servers.
+    """Base class of trainers on several workers with parameter servers.
 
-    A process that is a parameter server serves the workers until they are done, when the graph would be set up.
+    In the process of a parameter server, setting up the graph instead serves the workers until they are done.
 
     Args:
-        gpus: how many GPUs this worker has, or a list of their numbers.
+        gpus: the number of GPUs of this worker, or a list of GPU numbers.
         server: the `tf.train.Server` of this process.
 
     Raises:
-        ConfigError: an argument is not one of these, or the cluster has no parameter server.
+        ConfigError: an argument is invalid, or the cluster has no parameter server.
 
     Example:
         ```python
@@ -219,18 +218,18 @@ class DistributedTrainerBase(MultiGPUTrainer):
 
 
 class DistributedTrainerReplicated(DistributedTrainerBase):
-    """Trains in several workers in step: averaged over the GPUs of a worker, summed up over the workers.
+    """Train synchronously on several workers: average over a worker's GPUs, add up over workers.
 
     See `tpk.DistributedReplicatedStrategy`.
 
     Args:
-        gpus: how many GPUs this worker has, or a list of their numbers.
+        gpus: the number of GPUs of this worker, or a list of GPU numbers.
         server: the `tf.train.Server` of this process.
     """
 
     @cached_property
     def strategy(self) -> Strategy:
-        """How a step is replicated."""
+        """The replication strategy."""
         from tpk_tensorpack.train.strategies import SumOverWorkersStrategy
 
         return SumOverWorkersStrategy(devices=self.devices, cluster=self.server, shard_data=False)
@@ -238,15 +237,15 @@ class DistributedTrainerReplicated(DistributedTrainerBase):
 
 @takes_config
 class DistributedTrainerParameterServer(DistributedTrainerBase):
-    """Trains in several workers that do not wait for each other; each averages over its GPUs.
+    """Train asynchronously on several workers; each averages over its GPUs.
 
     See `tpk.DistributedParameterServerStrategy`.
 
     Args:
-        gpus: how many GPUs this worker has, or a list of their numbers.
+        gpus: the number of GPUs of this worker, or a list of GPU numbers.
         server: the `tf.train.Server` of this process.
-        caching_device: where this worker keeps the values of variables during a step: ``"cpu"``, or ``"gpu"`` for the
-            first of its GPUs.
+        caching_device: where this worker caches the values of variables during a step: ``"cpu"``, or ``"gpu"`` for its
+            first GPU.
     """
 
     def __init__(self, gpus: int | Sequence[int], server: Any, caching_device: str = "cpu") -> None:
@@ -257,29 +256,29 @@ class DistributedTrainerParameterServer(DistributedTrainerBase):
 
     @cached_property
     def strategy(self) -> Strategy:
-        """How a step is replicated."""
+        """The replication strategy."""
         devices = resolve_devices(self.devices)
         where = devices[0] if self._caching_device == "gpu" else "/cpu:0"
         return tpk.DistributedParameterServerStrategy(devices, self.server, where, shard_data=False)
 
 
 class HorovodTrainer(SingleCostTrainer):
-    """Trains in several processes with a GPU each, whose gradients Horovod reduces; by the package ``tpk-horovod``.
+    """Train in several processes with one GPU each, with gradients reduced by Horovod; needs ``tpk-horovod``.
 
-    Each process trains on all of the data that it is given, so that it has to shuffle by a seed of its own. Start them
-    with ``horovodrun -np 4 python -m tpk_tensorpack script.py``.
+    Each process trains on its whole data flow, so each must shuffle with a different seed. Start the processes with
+    ``horovodrun -np 4 python -m tpk_tensorpack script.py``.
 
     Args:
-        average: whether gradients are averaged, else summed up.
+        average: whether to average the gradients instead of adding them up.
         compression: None, or ``hvd.Compression.fp16``.
 
     Attributes:
         hvd: the module `horovod.tensorflow`.
-        BROADCAST_EVERY_EPOCH: whether all processes get the chief's non-trainable variables after each epoch.
+        BROADCAST_EVERY_EPOCH: whether to copy the chief's non-trainable variables to all processes after each epoch.
 
     Raises:
-        PluginError: ``tpk-horovod`` or Horovod is not installed; it says how to.
-        ConfigError: there is no such compression.
+        PluginError: ``tpk-horovod`` or Horovod is not installed; the message says how to install it.
+        ConfigError: the compression is unknown.
     """
 
     BROADCAST_EVERY_EPOCH = True
@@ -288,13 +287,13 @@ class HorovodTrainer(SingleCostTrainer):
         super().__init__()
         self._average = average
         self._compression = _compression(compression)
-        # A script may ask for the rank at once.
+        # A script may ask for the rank immediately.
         self.join()
         self.hvd = self.strategy._hvd  # type: ignore[attr-defined]
 
     @cached_property
     def strategy(self) -> Strategy:
-        """How a step is replicated."""
+        """The replication strategy."""
         options = {
             "average": self._average,
             "compression": self._compression,
@@ -310,10 +309,10 @@ class HorovodTrainer(SingleCostTrainer):
 
 
 class BytePSTrainer(HorovodTrainer):
-    """Raises an error: BytePS runs on no TensorFlow that there is now.
+    """Raise an error: BytePS does not support current versions of TensorFlow.
 
     Args:
-        average: has no meaning.
+        average: ignored.
     """
 
     def __init__(self, average: bool = True) -> None:
@@ -322,13 +321,13 @@ class BytePSTrainer(HorovodTrainer):
 
 def _no_byteps() -> NoReturn:
     raise tpk.ConfigError(
-        "BytePSTrainer: BytePS is for TensorFlow 1 and early 2, and is not maintained. Train with HorovodTrainer, or "
-        "with strategy 'collective' of tpk, which needs nothing else"
+        "BytePSTrainer: BytePS is for TensorFlow 1 and early 2, and is not maintained. Use HorovodTrainer, or "
+        "tpk's strategy 'collective', which needs no other package"
     )
 
 
 def _compression(given: Any) -> str | None:
-    """Return what Horovod's compression is called in ``tpk-horovod``."""
+    """Return the name of Horovod's compression in ``tpk-horovod``."""
     name = given if given is None or isinstance(given, str) else getattr(given, "__name__", repr(given))
     known = {None: None, "NoneCompressor": None, "fp16": "fp16", "FP16Compressor": "fp16"}
     if name not in known:

@@ -117,7 +117,7 @@ def _weights(layers: list[Any], index: int, blobs: list[np.ndarray]) -> dict[str
     elif kind == "InnerProduct":
         weights = _fully_connected(layers, index, blobs[0].reshape(blobs[0].shape[-2:]))
     else:
-        logger.warning("Ignoring the weights of layer %s: there is no equivalent of its type %s.", name, kind)
+        logger.warning("Ignoring the weights of layer %s: its type %s is not supported.", name, kind)
         return {}
     return {f"{name}/W": weights, **({f"{name}/b": blobs[1].reshape(-1)} if len(blobs) > 1 else {})}
 

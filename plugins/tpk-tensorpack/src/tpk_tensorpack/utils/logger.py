@@ -86,7 +86,7 @@ def set_logger_dir(dirname: str, action: str | None = None) -> None:
             standard input.
 
     Raises:
-        OSError: the directory exists, and there is no `action` and no answer.
+        OSError: the directory exists, and neither `action` nor an answer is given.
         ValueError: `action` is invalid.
     """
     global LOG_DIR, _file_handler

@@ -52,7 +52,7 @@ class NVMLContext:
 
         Raises:
             ImportError: the package is not installed.
-            Exception: the package's error if there is no NVIDIA driver.
+            Exception: the package's error without an NVIDIA driver.
         """
         try:
             self._nvml: Any = importlib.import_module("pynvml")

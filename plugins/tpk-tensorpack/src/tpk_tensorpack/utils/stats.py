@@ -131,22 +131,22 @@ class BinaryStatistics:
 
     @property
     def precision(self) -> float:
-        """The fraction of positive predictions that are correct; 0 if there are none."""
+        """The fraction of positive predictions that are correct; 0 without any."""
         return self.corr_pos / self.nr_pred_pos if self.nr_pred_pos else 0.0
 
     @property
     def recall(self) -> float:
-        """The fraction of positive labels that are predicted correctly; 0 if there are none."""
+        """The fraction of positive labels that are predicted correctly; 0 without any."""
         return self.corr_pos / self.nr_pos if self.nr_pos else 0.0
 
     @property
     def false_positive(self) -> float:
-        """The fraction of negative labels that are predicted as positive; 0 if there are none."""
+        """The fraction of negative labels that are predicted as positive; 0 without any."""
         return 1 - self.corr_neg / self.nr_neg if self.nr_neg else 0.0
 
     @property
     def false_negative(self) -> float:
-        """The fraction of positive labels that are predicted as negative; 0 if there are none."""
+        """The fraction of positive labels that are predicted as negative; 0 without any."""
         return 1 - self.corr_pos / self.nr_pos if self.nr_pos else 0.0
 
 

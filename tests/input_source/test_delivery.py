@@ -228,7 +228,7 @@ def test_callbacks_of_sources_run_in_every_process(make_source, drive, specs):
 def test_a_source_is_set_up_once(make_source, drive, specs):
     source = make_source(numbers(3))
     drive(source, specs("number"))
-    with pytest.raises(InputError, match="set up already"):
+    with pytest.raises(InputError, match="was set up before"):
         drive(source, specs("number"))
 
 

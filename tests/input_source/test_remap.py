@@ -30,7 +30,7 @@ def test_a_name_that_the_signature_has_not_is_refused(drive, specs):
     [
         ([], "no inputs"),
         ([3], "element 0 of the input signature is 3"),
-        ([tf.TensorSpec([], tf.int32)], "element 0 of the input signature has no name"),
+        ([tf.TensorSpec([], tf.int32)], "element 0 of the input signature is TensorSpec.*name=None"),
         ([tf.TensorSpec([], tf.int32, "x")] * 2, r"same name: \['x', 'x'\]"),
     ],
 )

@@ -351,9 +351,9 @@ class Model(ModelDesc):
     ("body", "reason"),
     [
         ("    def _before_run(self, _):\n        return ['cost']\n", "names of tensors"),
-        ("    name_scope = 'here'\n    def _trigger(self):\n        pass\n", "a name scope of its own"),
+        ("    name_scope = 'here'\n    def _trigger(self):\n        pass\n", "it sets name_scope"),
         ("    def _trigger(self):\n        pass\n    def trigger(self):\n        pass\n", "both trigger and _trigger"),
-        ("    def _trigger(self, more):\n        pass\n", "other arguments"),
+        ("    def _trigger(self, more):\n        pass\n", "different arguments"),
     ],
 )
 def test_a_callback_that_tpk_cannot_have_stays(body, reason):
@@ -391,7 +391,7 @@ def test_the_log_directory_is_that_of_the_run():
     assert 'run_dir=run_dir, resume="auto")' in code
     asked = training("logger.set_logger_dir('log')")
     assert 'run_dir = "log"'.replace('"', "'") in asked.code
-    assert any("an error says if the directory holds a run" in note.text for note in asked.notes)
+    assert any("an error is raised if the directory holds a run" in note.text for note in asked.notes)
 
 
 def test_what_is_unlike_tpk_keeps_the_logger_and_tells_the_run():
@@ -436,10 +436,10 @@ def test_the_steps_of_an_epoch_are_not_divided_among_devices():
     source = TRAINING.format(setting="pass", more="", trainer="SyncMultiGPUTrainer(2)")
     marked = convert(source.replace("=flow", "=get_data()"))
     assert [mark.text for mark in marked.marks] == [
-        "give steps_per_epoch: tpk's default divides the data among the devices"
+        "pass steps_per_epoch: tpk's default divides the data among the devices"
     ]
     assert (
-        "    # tpk: give steps_per_epoch: tpk's default divides the data among the devices\n    config" in marked.code
+        "    # tpk: pass steps_per_epoch: tpk's default divides the data among the devices\n    config" in marked.code
     )
 
 
@@ -472,9 +472,9 @@ def test_what_has_no_equivalent_is_marked():
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("def f(:\n", "no Python 3 source"),
-        ("print 'a'\n", "no Python 3 source"),
-        ("import tpk\nimport numpy as np\n", "imports tpk: it is converted already"),
+        ("def f(:\n", "is not valid Python 3"),
+        ("print 'a'\n", "is not valid Python 3"),
+        ("import tpk\nimport numpy as np\n", "imports tpk: it has already been converted"),
         ("import os\n", "nothing to convert"),
     ],
 )
@@ -537,7 +537,7 @@ def test_the_command_writes_diffs_and_refuses(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["port", str(out)])
     with pytest.raises(SystemExit):
         main()
-    assert "converted already" in capsys.readouterr().err
+    assert "already been converted" in capsys.readouterr().err
 
 
 # Whole scripts.
@@ -551,7 +551,7 @@ def test_all_scripts_convert_without_a_mark_and_alike_each_time():
         imported = re.findall(r"^\s*(?:from|import) (\w+)", conversion.code, re.MULTILINE)
         assert "tensorpack" not in imported, path.name
     assert convert(path.read_text(), path.name) == conversion
-    with pytest.raises(ConversionError, match="converted already"):
+    with pytest.raises(ConversionError, match="already been converted"):
         convert(conversion.code)
 
 

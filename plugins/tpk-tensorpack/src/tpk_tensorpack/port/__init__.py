@@ -1,9 +1,9 @@
-"""Converter: from a script of tensorpack to one on tpk's own names.
+"""Converter of tensorpack scripts to tpk's own names.
 
-``python -m tpk_tensorpack.port script.py`` prints it. Comments and layout stay. What tpk has under the same meaning
-becomes tpk's, names of TensorFlow 1 become those of `tf.compat.v1`, and what tpk does not have stays an import of
-`tpk_tensorpack`, with a comment that says why: that needs no runner. What could not be converted is marked by a comment
-that begins with ``# tpk:``; somebody has to look there.
+``python -m tpk_tensorpack.port script.py`` prints the converted script, which needs no runner. Comments and layout are
+preserved. Names with the same meaning in tpk become tpk's, and names of TensorFlow 1 become `tf.compat.v1`. Names
+without an equivalent are imported from `tpk_tensorpack`, with a comment that says why. Code that could not be converted
+is marked with a comment that begins with ``# tpk:`` and has to be checked by hand.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ __all__ = ["Conversion", "ConversionError", "Note", "convert"]
 
 
 def convert(source: str, path: str = "<script>") -> Conversion:
-    """Convert the source of a script, or of a module that belongs to one.
+    """Convert the source of a script, or of one of its modules.
 
     Args:
-        source: the text.
-        path: what messages call it.
+        source: the source text.
+        path: the name of the file in messages.
 
     Raises:
-        ConversionError: it does not parse, is converted already, or has nothing to convert.
+        ConversionError: it is not valid Python, has already been converted, or does not need a conversion.
         ImportError: libcst is not installed.
 
     Example:

@@ -1,4 +1,4 @@
-"""`python -m tpk_tensorpack.port script.py`: convert a script of tensorpack to tpk's own names."""
+"""`python -m tpk_tensorpack.port script.py`: convert a tensorpack script to tpk's own names."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tpk_tensorpack.port.report import NothingToConvertError
 
 
 def main() -> int:
-    """Convert the script that the command line names; return the exit status."""
+    """Convert the script named on the command line; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m tpk_tensorpack.port",
-        description="Convert a script for tensorpack and TensorFlow 1 to tpk's own names.",
+        description="Convert a script written for tensorpack and TensorFlow 1 to tpk's own names.",
         epilog="example: python -m tpk_tensorpack.port train.py -o train_tpk.py; grep -n '# tpk:' train_tpk.py",
         allow_abbrev=False,
     )
@@ -24,11 +24,11 @@ def main() -> int:
     parser.add_argument(
         "-o", "--output", type=Path, metavar="OUT", help="the file to write; standard output by default"
     )
-    parser.add_argument("--diff", action="store_true", help="show what changes instead of the whole script")
+    parser.add_argument("--diff", action="store_true", help="show a diff instead of the whole script")
     parser.add_argument(
         "--recursive",
         action="store_true",
-        help="also convert the modules below the directory of the script that it imports; OUT is a directory",
+        help="also convert the imported modules below the script's directory; OUT is a directory",
     )
     args = parser.parse_args()
     if args.recursive and args.output is None and not args.diff:

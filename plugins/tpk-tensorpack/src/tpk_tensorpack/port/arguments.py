@@ -1,4 +1,4 @@
-"""Arguments of calls, from the names and order of tensorpack to those of tpk."""
+"""Convert the names and order of call arguments from tensorpack to tpk."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from tpk_tensorpack.port.names import Rule
 
 
 def parameters_of(function: Any) -> list[str]:
-    """Return the names of the parameters of a function or class, but for those that collect others."""
+    """Return the names of the parameters of a function or class, without ``*args`` and ``**kwargs``."""
     several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return [name for name, each in inspect.signature(function).parameters.items() if each.kind not in several]
 
 
 def by_position(function: Any) -> list[str]:
-    """Return the names of those that may be given by position."""
+    """Return the names of the parameters that may be positional."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return [name for name, each in inspect.signature(function).parameters.items() if each.kind in kinds]
 
 
 def takes_any_number(function: Any) -> bool:
-    """Whether a function takes any number of arguments by position."""
+    """Return whether a function takes ``*args``."""
     kinds = [each.kind for each in inspect.signature(function).parameters.values()]
     return inspect.Parameter.VAR_POSITIONAL in kinds
 
 
 def bound(args: Sequence[cst.Arg], parameters: Sequence[str]) -> list[tuple[str, cst.Arg]] | None:
-    """Return the arguments with the names of their parameters; None if that cannot be told."""
+    """Return the arguments with their parameter names, or None if they are unknown."""
     found = []
     for index, arg in enumerate(args):
         if arg.star or (arg.keyword is None and index >= len(parameters)):
@@ -41,13 +41,13 @@ def bound(args: Sequence[cst.Arg], parameters: Sequence[str]) -> list[tuple[str,
 
 
 def rebind(rule: Rule, theirs: Any, ours: Any, more: Mapping[str, str] | None = None) -> Callable[[cst.Call], cst.Call]:
-    """Return what makes of a call of something of tensorpack's one of tpk's.
+    """Return a function that converts a call of a tensorpack name to a call of tpk.
 
     Args:
-        rule: what becomes of it.
-        theirs: the function or class of tensorpack.
-        ours: that of tpk.
-        more: further arguments to write out.
+        rule: the conversion rule.
+        theirs: the function or class in tensorpack.
+        ours: the one in tpk.
+        more: additional arguments to add.
     """
     if takes_any_number(theirs):
         return lambda call: call
@@ -72,7 +72,7 @@ def rebind(rule: Rule, theirs: Any, ours: Any, more: Mapping[str, str] | None = 
         for name, code in {**rule.added, **(more or {})}.items():
             if name not in given:
                 args.append(keyword(name, cst.parse_expression(code)))
-        # Those by position come first.
+        # Positional arguments come first.
         args.sort(key=lambda each: each.keyword is not None)
         return with_arguments(call, args) if args != list(call.args) else call
 

@@ -1,4 +1,4 @@
-"""Classes of a script that derive from those of tensorpack: their methods, as tpk calls them."""
+"""Convert the methods of a script's classes that derive from tensorpack's."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tpk_tensorpack.port.occurrences import Occurrence, Script, dotted, nodes_of
 
 @attrs.define(eq=False)
 class OwnClass:
-    """A class of the script.
+    """A class in the script.
 
     Attributes:
-        node: its definition.
-        kinds: how what it derives from is treated, by the names in tensorpack; of its own bases only.
-        parents: the classes of this script that it derives from.
-        stays: why it stays one of tensorpack's; empty if it does not.
+        node: the class definition.
+        kinds: the kinds of its own tensorpack bases, by their names in tensorpack.
+        parents: its base classes in this script.
+        stays: why it keeps its tensorpack base; empty if it is converted.
     """
 
     node: cst.ClassDef
@@ -32,31 +32,31 @@ class OwnClass:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name of the class."""
         return self.node.name.value
 
     def line_of_descent(self) -> Iterator[OwnClass]:
-        """Yield it, and the classes of this script that it derives from."""
+        """Yield the class and its ancestors in this script."""
         yield self
         for parent in self.parents:
             yield from parent.line_of_descent()
 
     def all_kinds(self) -> set[str]:
-        """Return how it is treated, by all that it derives from."""
+        """Return the kinds of all its tensorpack bases."""
         return {kind for each in self.line_of_descent() for kind in each.kinds.values()}
 
     def methods(self) -> dict[str, cst.FunctionDef]:
-        """Return the methods that it defines itself."""
+        """Return its own methods."""
         body = self.node.body.body
         return {each.name.value: each for each in body if isinstance(each, cst.FunctionDef)}
 
     def has(self, method: str) -> bool:
-        """Whether it, or a class of this script that it derives from, defines a method."""
+        """Return whether the class or one of its ancestors in this script defines a method."""
         return any(method in each.methods() for each in self.line_of_descent())
 
 
 def families(classes: Iterable[OwnClass]) -> list[list[OwnClass]]:
-    """Return the classes, those together that derive from one another."""
+    """Group the classes that are related by inheritance."""
     found: list[list[OwnClass]] = []
     for each in classes:
         related = [family for family in found if any(parent in family for parent in each.parents)]
@@ -66,14 +66,14 @@ def families(classes: Iterable[OwnClass]) -> list[list[OwnClass]]:
 
 
 def why_it_stays(family: list[OwnClass], script: Script) -> str:
-    """Return why classes stay tensorpack's, or nothing if they can be tpk's."""
+    """Return why classes keep their tensorpack bases, or an empty string if they can be converted."""
     parents = {id(parent) for each in family for parent in each.parents}
     for each in family:
         kinds = each.all_kinds()
         if not all(kinds):
             return f"{each.name} derives from {', '.join(name for name, kind in each.kinds.items() if not kind)}"
         if len(kinds - {"same", "flow"}) > 1:
-            return f"{each.name} is several things at once"
+            return f"{each.name} has bases of several kinds"
         for kind, why in (
             ("callback", _of_callback),
             ("inferencer", _of_inferencer),
@@ -91,12 +91,12 @@ def why_it_stays(family: list[OwnClass], script: Script) -> str:
         if "trainer" in kinds and each.has("_setup_graph"):
             return f"{each.name} overrides _setup_graph"
         if "trainer" in kinds and _runs_several_times(each):
-            return f"{each.name}: steps run hooked_sess several times, each of which counts in global_step"
+            return f"{each.name}: steps run hooked_sess several times, and each run counts in global_step"
     return ""
 
 
 def _runs_several_times(each: OwnClass) -> bool:
-    """Whether a step of a trainer seems to run `hooked_sess` more than once."""
+    """Return whether a step of a trainer seems to run `hooked_sess` more than once."""
     runs = [
         node
         for method in each.methods().values()
@@ -116,7 +116,7 @@ def _of_callback(each: OwnClass, script: Script) -> str:
         if method is None:
             continue
         params = method.params
-        # Those that get the trainer from tpk get nothing from tensorpack.
+        # Hooks that get the trainer from tpk take no argument in tensorpack.
         wanted = 0 if HOOKS[name] == ("trainer",) else len(HOOKS[name])
         if (
             len(params.params) - 1 != wanted
@@ -124,7 +124,7 @@ def _of_callback(each: OwnClass, script: Script) -> str:
             or isinstance(params.star_arg, cst.Param)
             or params.star_kwarg
         ):
-            return f"_{name} has other arguments"
+            return f"_{name} has different arguments"
     fetching = methods.get("_before_run")
     if fetching is not None:
         for returned in nodes_of(fetching, cst.Return):
@@ -133,7 +133,7 @@ def _of_callback(each: OwnClass, script: Script) -> str:
     if matchers.findall(each.node.body, matchers.Name("name_scope")):
         own = [node for node in nodes_of(each.node, cst.Attribute) if _is_of_self(node, "name_scope")]
         if own or any(_assigns(statement, "name_scope") for statement in each.node.body.body):
-            return "it has a name scope of its own"
+            return "it sets name_scope"
     for attribute in ("_enable_before_train", "_readable_name"):
         if any(_assigns(statement, attribute) for statement in each.node.body.body):
             return f"it sets {attribute}"
@@ -143,10 +143,10 @@ def _of_callback(each: OwnClass, script: Script) -> str:
 def _of_inferencer(each: OwnClass, script: Script) -> str:
     for name in INFERENCER_METHODS:
         if not each.has(f"_{name}"):
-            return f"it has no _{name}, which tpk wants"
+            return f"it does not define _{name}, which tpk requires"
     after = each.methods().get("_after_inference")
     if after is not None and not any(returned.value is not None for returned in nodes_of(after, cst.Return)):
-        return "_after_inference returns no statistics"
+        return "_after_inference does not return statistics"
     return ""
 
 
@@ -169,14 +169,14 @@ def _of_flow(each: OwnClass, script: Script) -> str:
 
 
 def convert_class(each: OwnClass, script: Script, edits: Edits, tf: str, roots: set[str]) -> None:
-    """Have the methods of a class changed to those of tpk.
+    """Convert the methods of a class to tpk's.
 
     Args:
         each: the class.
-        script: what it is in.
-        edits: what gets the changes.
-        tf: what the converted script calls TensorFlow.
-        roots: what the names of TensorFlow begin with in the script as it is.
+        script: the script that contains the class.
+        edits: collects the changes.
+        tf: the name of TensorFlow in the converted script.
+        roots: the names that refer to TensorFlow in the original script.
     """
     kinds = each.all_kinds()
     if "callback" in kinds:
@@ -230,7 +230,7 @@ def _convert_callback(each: OwnClass, script: Script, edits: Edits, tf: str, roo
 
 
 def _after(each: OwnClass, is_super: bool) -> list[OwnClass]:
-    """Return the classes of this script in which a method may be found."""
+    """Return the classes in this script in which a method may be defined."""
     line = list(each.line_of_descent())
     return line[1:] if is_super else line
 
@@ -243,13 +243,13 @@ def _finding_tensors(call: cst.Call) -> cst.BaseExpression:
 
 
 def _adds_ops(method: cst.FunctionDef, roots: set[str]) -> bool:
-    """Whether a method calls something of TensorFlow, but for what gets the default graph."""
+    """Return whether a method calls TensorFlow, other than to get the default graph."""
     calls = [node.func for node in nodes_of(method, cst.Call) if isinstance(node.func, cst.Attribute)]
     return any(package_of(dotted(func)) in roots and func.attr.value != "get_default_graph" for func in calls)
 
 
 def _in_name_scope(method: cst.FunctionDef, tf: str) -> cst.FunctionDef:
-    """Put the body of a method in the name scope that tensorpack gives it."""
+    """Move the body of a method into the name scope that tensorpack would create."""
     template = cst.parse_statement(f"with {tf}.name_scope(type(self).__name__):\n    pass\n")
     assert isinstance(template, cst.With)
     body = method.body
@@ -289,7 +289,7 @@ def _fetching(returned: cst.Return) -> cst.Return:
 
 
 def signature_of_placeholders(each: OwnClass, occurrences: Iterable[Occurrence], script: Script) -> dict[cst.Call, str]:
-    """Return the calls of `tf.placeholder` in the inputs of a model, each with why it cannot be a `tf.TensorSpec`."""
+    """Return the calls of `tf.placeholder` in a model's inputs, each with why it cannot be a `tf.TensorSpec`."""
     found = {}
     inputs = each.methods().get("inputs")
     for occurrence in occurrences:
@@ -304,7 +304,7 @@ def signature_of_placeholders(each: OwnClass, occurrences: Iterable[Occurrence],
 
 
 def as_tensor_spec(call: cst.Call, tf: str) -> cst.Call:
-    """Return the `tf.TensorSpec` of a call of `tf.placeholder`."""
+    """Return the `tf.TensorSpec` for a call of `tf.placeholder`."""
     arguments = dict(bound(call.args, ["dtype", "shape", "name"]) or ())
     spec = cst.parse_expression(f"{tf}.TensorSpec(a, b, c)")
     assert isinstance(spec, cst.Call)
@@ -322,7 +322,7 @@ def _rename(method: cst.FunctionDef, name: str, edits: Edits) -> None:
 
 
 def _rename_parameter(method: cst.FunctionDef, parameter: cst.Param, now: str, script: Script, edits: Edits) -> None:
-    """Have a parameter called as the hook calls it: it is by their names that hooks get their arguments."""
+    """Rename a parameter to the hook's name for it, because hooks receive their arguments by name."""
     old = parameter.name.value
     if old == now:
         return

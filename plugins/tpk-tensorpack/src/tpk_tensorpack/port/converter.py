@@ -1,4 +1,4 @@
-"""Conversion of one module: which of its names become tpk's, and which stay."""
+"""Convert one module: decide which names become tpk's and which are kept."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ _OF_CONFIGS = frozenset({"PredictConfig", "OfflinePredictor", "FeedfreePredictor
 
 @attrs.define(eq=False)
 class Use:
-    """A use of something of tensorpack.
+    """A use of a tensorpack name.
 
     Attributes:
-        occurrence: where, and from which import.
-        name: what tensorpack calls it.
-        value: what that is.
-        length: of how many attributes of the chain its name takes the place.
-        module: the module that it was found in.
+        occurrence: its place and its import.
+        name: its name in tensorpack.
+        value: the object with that name.
+        length: the number of attributes in the chain that form the name.
+        module: the module in which the name was found.
     """
 
     occurrence: Occurrence
@@ -60,17 +60,17 @@ class Use:
 
     @property
     def node(self) -> cst.BaseExpression:
-        """The expression that names it."""
+        """The expression for the name."""
         return self.occurrence.prefix(self.length)
 
     @property
     def room(self) -> str:
-        """The package of tensorpack's that defines it, such as ``dataflow``."""
+        """The tensorpack package that defines the name, such as ``dataflow``."""
         return str(getattr(self.value, "__module__", "")).removeprefix("tpk_tensorpack.").partition(".")[0]
 
     @property
     def tail(self) -> tuple[str, ...]:
-        """The attributes of it that follow."""
+        """The attributes after the name."""
         return self.occurrence.rest[self.length :]
 
 
@@ -79,17 +79,15 @@ def convert_module(source: str, path: str) -> Conversion:
     try:
         script = Script(source)
     except cst.ParserSyntaxError as error:
-        raise ConversionError(f"{path} is no Python 3 source: {error.message} (line {error.raw_line})") from None
+        raise ConversionError(f"{path} is not valid Python 3: {error.message} (line {error.raw_line})") from None
     imported = script.imported
     if imported & {"tpk", "tpk_tensorpack"}:
         raise ConversionError(
-            f"{path} imports {', '.join(sorted(imported & {'tpk', 'tpk_tensorpack'}))}: it is "
-            "converted already. Convert the script as it was"
+            f"{path} imports {', '.join(sorted(imported & {'tpk', 'tpk_tensorpack'}))}: it has "
+            "already been converted. Convert the original script"
         )
     if not script.imports:
-        raise NothingToConvertError(
-            f"{path} imports neither tensorpack nor TensorFlow nor NumPy: there is nothing to convert"
-        )
+        raise NothingToConvertError(f"{path} imports neither tensorpack nor TensorFlow nor NumPy: nothing to convert")
     return _Conversion(script).run()
 
 
@@ -139,7 +137,7 @@ class _Conversion:
         code = self.imports.finish(self.edits.apply(self.script.module)).code
         return Conversion(code, tuple(sorted(self.marks)), tuple(sorted(self.notes)))
 
-    # What the names are.
+    # Resolve names.
 
     def _sort(self, occurrence: Occurrence) -> None:
         path = occurrence.path
@@ -157,7 +155,7 @@ class _Conversion:
             self._find_use(occurrence)
 
     def _is_of_today(self, occurrence: Occurrence) -> bool:
-        """Whether the runner, too, leaves the import as it is."""
+        """Return whether the runner would also leave the import unchanged."""
         statement = occurrence.statement
         module = occurrence.binding
         if isinstance(statement, cst.ImportFrom):
@@ -171,7 +169,7 @@ class _Conversion:
         length, module = 0, ""
         try:
             if isinstance(occurrence.statement, cst.ImportFrom):
-                # A package may have a function of the name of one of its modules.
+                # A package may export a function with the same name as one of its modules.
                 module = module_of(occurrence.statement).partition(".")[2]
                 length = len(module.split(".")) if module else 0
                 value = importlib.import_module(".".join(filter(None, ["tpk_tensorpack", module])))
@@ -180,11 +178,11 @@ class _Conversion:
                 value = _member(value, parts[length])
                 length += 1
         except (AttributeError, ImportError) as error:
-            self._mark(occurrence.node, f"there is no {occurrence.path} here: {error}")
+            self._mark(occurrence.node, f"cannot import {occurrence.path}: {error}")
             self.imports.keep(occurrence, "")
             return
         if length < behind:
-            self._mark(occurrence.node, f"{occurrence.path} is no name of tensorpack's")
+            self._mark(occurrence.node, f"tensorpack has no name {occurrence.path}")
             return
         name = parts[length - 1] if length else "tensorpack"
         self.uses.append(Use(occurrence, name, value, length - behind, module))
@@ -208,7 +206,7 @@ class _Conversion:
         rule = CONVERTED.get(use.name)
         return rule.kind if rule is not None and self._fits(use, rule) else ""
 
-    # What becomes of them.
+    # Decide what to convert.
 
     def _decide_on_groups(self) -> None:
         names = {use.name for use in self.uses}
@@ -234,18 +232,20 @@ class _Conversion:
                 if reason:
                     return reason
         if any(use.room == "contrib" for use in self.uses):
-            return "what contrib has takes tensorpack's trainers"
+            return "contrib needs tensorpack's trainers"
         if any(use.name == "MultiThreadAsyncPredictor" for use in self.uses):
-            return "MultiThreadAsyncPredictor takes predictors of tensorpack's trainers"
+            return "MultiThreadAsyncPredictor needs the predictors of tensorpack's trainers"
         for node in self.script.attributes:
             in_class = any(isinstance(each, cst.ClassDef) for each in self.script.ancestors(node))
             if node.attr.value in ("get_predictor", "hooked_sess", "sess") and not in_class:
                 return f"{node.attr.value} is used outside of a class, where tpk may have closed the session"
             if node.attr.value in _OF_OLDER_CONFIGS:
-                return f"{node.attr.value} is set, which trainers of tensorpack 0.8 and earlier take from their config"
+                return f"{node.attr.value} is set, which trainers of tensorpack 0.8 and earlier read from their config"
         for call in self.script.calls:
             if isinstance(call.func, cst.Attribute) and call.func.attr.value == "train" and not call.args:
-                return "a trainer of tensorpack 0.8 or earlier trains by train(), with the config that it was made with"
+                return (
+                    "a trainer of tensorpack 0.8 or earlier trains by train(), with the config that it was created from"
+                )
         if any(use.name == "AutoResumeTrainConfig" for use in self.uses) and not self.log.is_set:
             return "AutoResumeTrainConfig: the log directory is set elsewhere"
         return ""
@@ -257,35 +257,35 @@ class _Conversion:
             if (use.room == "predict" and use.name not in _OF_CONFIGS) or use.name == "ModelExporter"
         ]
         if others:
-            return f"{others[0]} takes it, which stays"
+            return f"{others[0]} uses it and is kept"
         leaving_out = {"ignore", "ignore_mismatch"}
         if "SaverRestoreRelaxed" in names or any(
             arg.keyword is not None and arg.keyword.value in leaving_out
             for call in self.script.calls
             for arg in call.args
         ):
-            return "variables may be left without values, which tpk wants for all"
+            return "variables may be left without values, but tpk requires values for all"
         for use in self.uses:
             if use.name in _PREDICTION:
                 reason = f"{use.name}.{use.tail[0]} is used" if use.tail else self._why_call_stays(use)
                 call = self._call_of.get(use.node)
                 if call is None and not reason:
-                    reason = "it is not called here"
+                    reason = "it is not called directly"
                 if use.name == "PredictConfig" and call is not None and not reason:
                     given = dict(bound(call.args, by_position(use.value)) or ())
                     if "session_init" not in given:
-                        reason = "it has no session_init, so its variables have their initial values"
+                        reason = "it has no session_init, so its variables keep their initial values"
                     elif "input_names" not in given and _names_of_signature(given.get("input_signature")) is None:
-                        reason = "it feeds all inputs; tpk's feeds those that the outputs need"
+                        reason = "it feeds all inputs; tpk's feeds only those that the outputs need"
                 if reason:
                     return reason
         return ""
 
     def _why_call_stays(self, use: Use) -> str:
-        """Return why a use of a name of `CONVERTED` stays; nothing if it does not."""
+        """Return why a use of a name in `CONVERTED` is kept, or an empty string if it is converted."""
         rule = CONVERTED[use.name]
         if not self._fits(use, rule):
-            return "it is not what tpk has"
+            return "it differs from tpk's"
         call = self._call_of.get(use.node)
         return "" if call is None else self._why_arguments_stay(call.args, use.name, use.value, rule)
 
@@ -294,13 +294,13 @@ class _Conversion:
         if takes_any_number(value):
             return ""
         if name == "AutoResumeTrainConfig":
-            # It takes those of TrainConfig, by name.
+            # It takes the arguments of TrainConfig as keywords.
             pairs = bound(list(args), ["always_resume"])
             value = tpk_tensorpack.TrainConfig
         else:
             pairs = bound(list(args), by_position(value))
         if pairs is None:
-            return "its arguments cannot be told"
+            return "its arguments are unknown"
         known = {*parameters_of(ours), *rule.dropped}
         for argument, arg in pairs:
             if argument in rule.kept_with:
@@ -317,11 +317,11 @@ class _Conversion:
             if not (isinstance(mode, cst.SimpleString) and mode.evaluated_value in ("cpu", "hierarchical", "nccl")):
                 return "tpk's modes have other names"
         if name == "MapData" and not isinstance(dict(pairs)["func"].value, cst.Lambda):
-            return "its function gets a copy of the datapoint, which it may change"
+            return "its function gets a copy of the datapoint that it may change"
         return ""
 
     def _fits(self, use: Use, rule: Rule) -> bool:
-        """Whether what the package has is still what the rule is about."""
+        """Return whether the imported object is the one that the rule is for."""
         ours = getattr(tpk, rule.to, None)
         if ours is None or use.module.startswith("utils"):
             return False
@@ -331,7 +331,7 @@ class _Conversion:
 
     def _convert_family(self, family: list[classes.OwnClass]) -> None:
         kinds = {kind for each in family for kind in each.all_kinds()}
-        # It builds its graph before it trains, in the default graph.
+        # It builds its graph in the default graph, before training.
         self.imports.want_tensorflow1 |= "trainer" in kinds
         stays = classes.why_it_stays(family, self.script)
         if "trainer" in kinds and self._training_stays:
@@ -368,7 +368,7 @@ class _Conversion:
         elif use.name in EXPRESSIONS and not self._training_stays and not use.tail:
             call = self._call_of.get(use.node)
             if call is None:
-                self._keep(use, "it is not called here")
+                self._keep(use, "it is not called directly")
                 return
             self._handled.add(use.node)
             self.edits.put(call, EXPRESSIONS[use.name])
@@ -398,9 +398,9 @@ class _Conversion:
         if use.name in _PREDICTION and self._prediction_stays:
             return self._prediction_stays
         if use.name in SESSION_INITS and self._inits_stay:
-            return "init is called, which tpk's has not"
+            return "init is called, which tpk's does not have"
         if use.room == "dataflow" and self._calls_get_data:
-            return "get_data is called, which tpk's has not"
+            return "get_data is called, which tpk's does not have"
         own = self._class_derived_at(use.node)
         if own is not None:
             return own.stays if rule.kind else KEPT.get(use.name, "a class derives from it")
@@ -441,9 +441,11 @@ class _Conversion:
             if data is not None and isinstance(data.value, cst.Name):
                 more["steps_per_epoch"] = f"len({data.value.value})"
             else:
-                self._mark(call, "give steps_per_epoch: tpk's default divides the data among the devices")
+                self._mark(call, "pass steps_per_epoch: tpk's default divides the data among the devices")
         if not self.log.is_set:
-            self._note(call, "the run keeps its files in runs/<script>/<time>; to keep them elsewhere, give run_dir")
+            self._note(
+                call, "the run writes its files to runs/<script>/<time>; pass run_dir to choose another directory"
+            )
         return more
 
     def _convert_tower_context(self, use: Use) -> bool:
@@ -458,7 +460,7 @@ class _Conversion:
         return True
 
     def _convert_own_calls(self) -> None:
-        """Change the arguments that classes of the script hand on to those of tpk, and what trains."""
+        """Convert the arguments that classes in the script pass to their tpk base, and the training call."""
         rules = {
             node: (use, CONVERTED[use.name])
             for use in self.uses
@@ -479,7 +481,7 @@ class _Conversion:
                 continue
             use, rule = found
             if not by_position(use.value):
-                continue  # What its class hands on is for another base.
+                continue  # These arguments are for another base class.
             calls = [
                 node
                 for node in nodes_of(own.node, cst.Call)
@@ -503,9 +505,9 @@ class _Conversion:
         trains = any(use.name in TRAINING for use in self.uses)
         for node in self.script.attributes:
             if trains and not self._training_stays and node.attr.value == "get_predictor":
-                self._note(node, "get_predictor: predictors of tpk want arrays that lose nothing when they are cast")
+                self._note(node, "get_predictor: predictors of tpk reject arrays that would lose precision when cast")
 
-    # What the script logs.
+    # Convert the log.
 
     def _convert_log(self) -> None:
         trains = any(use.name in TRAINING for use in self.uses)
@@ -518,7 +520,7 @@ class _Conversion:
         for node, text in self.log.remarks():
             self._note(node, text)
 
-    # TensorFlow and NumPy.
+    # Convert names of TensorFlow and NumPy.
 
     def _convert_tensorflow(self, occurrence: Occurrence, written: tuple[str, ...]) -> None:
         if occurrence.node in self._handled:
@@ -552,7 +554,7 @@ class _Conversion:
         if code.startswith("tf1"):
             self.imports.need("import tpk_tensorflow1 as tf1")
             self._note(
-                occurrence.node, f"{'.'.join(['tf', *names[: found.length]])} is that of tpk_tensorflow1: {found.note}"
+                occurrence.node, f"{'.'.join(['tf', *names[: found.length]])} comes from tpk_tensorflow1: {found.note}"
             )
         elif code.startswith("tpk."):
             self.imports.need_tpk()
@@ -560,13 +562,13 @@ class _Conversion:
         self.edits.put(occurrence.prefix(found.length - len(written) + len(occurrence.rest)), code.format(tf=tf))
 
     def _called_here(self, occurrence: Occurrence) -> tuple[str, bool]:
-        """Return what the script calls TensorFlow where a name is, if it comes from there; and whether that is v1."""
+        """Return the name of TensorFlow at the place of a name that comes from there; and whether it is the v1 API."""
         if occurrence.binding in ("tensorflow", "tensorflow.compat.v1"):
             return occurrence.root.value, occurrence.binding != "tensorflow"
         return "", False
 
     def _modules_in_use(self) -> list[tuple[str, ...]]:
-        """Return the modules of TensorFlow 1 that are used themselves: all of their names must come from there."""
+        """Return the modules of TensorFlow 1 that are used as objects: all their names must come from there."""
         if self._modules is None:
             self._modules = []
             for _, written in self.tensorflow:
@@ -589,9 +591,9 @@ class _Conversion:
             return
         if found.note:
             self.imports.need("from tpk_tensorflow1 import numpy1")
-            self._note(occurrence.node, f"np.{written[0]} is that of tpk_tensorflow1: {found.note}")
+            self._note(occurrence.node, f"np.{written[0]} comes from tpk_tensorflow1: {found.note}")
         np = occurrence.root.value if occurrence.binding == "numpy" else self.imports.numpy_name()
-        # `np` itself may be in use elsewhere, so its import stays.
+        # `np` itself may be used elsewhere, so its import is kept.
         if occurrence.binding == "numpy":
             self.imports.stays(occurrence)
         else:
@@ -610,12 +612,12 @@ class _Conversion:
                 if package_of(module) in ("tensorpack",) or module.startswith("tensorflow.contrib"):
                     self._mark(call, f"{module} is imported through a string")
             if name == "set_chief_only":
-                self._mark(call, "callbacks of tpk have no set_chief_only: set chief_only")
+                self._mark(call, "callbacks of tpk have no set_chief_only: set chief_only instead")
         if any(each.attr.value in ("value", "dims") for each in self.script.attributes):
-            # Of a dimension, which is a number today.
+            # `.value` of a dimension, which is now a plain number.
             self.imports.want_tensorflow1 |= bool(self.tensorflow)
 
-    # Keeping, replacing, and telling.
+    # Keep, replace and report.
 
     def _replace(self, use: Use, code: str) -> None:
         self.imports.need_tpk()
@@ -624,11 +626,11 @@ class _Conversion:
 
     def _keep(self, use: Use, reason: str) -> None:
         if use.module == "tfutils.common" and self.script.function(use.node) is None:
-            self.imports.want_tensorflow1 = True  # What it looks for is in the default graph.
+            self.imports.want_tensorflow1 = True  # It looks for objects in the default graph.
         self.imports.keep(use.occurrence, reason, use.name)
         if use.occurrence.binding == "tensorpack" and use.occurrence.root.value == "tensorpack":
             self.edits.put(use.occurrence.root, "tpk_tensorpack")
-        self._note(use.node, f"{use.name} stays that of tpk_tensorpack{f': {reason}' if reason else ''}")
+        self._note(use.node, f"{use.name} still comes from tpk_tensorpack{f': {reason}' if reason else ''}")
 
     def _note(self, node: cst.CSTNode, text: str) -> None:
         if not any(each.text == text for each in self.notes):
@@ -657,7 +659,7 @@ _SAME: dict[int, str] = {}
 
 
 def _same_in_tpk(value: Any) -> str | None:
-    """Return what tpk calls an object that is its own; None if it is not."""
+    """Return tpk's name for an object of tpk, or None for other objects."""
     if not _SAME:
         for name in dir(tpk):
             each = getattr(tpk, name)
@@ -669,7 +671,7 @@ def _same_in_tpk(value: Any) -> str | None:
 
 
 def _names_of_signature(arg: cst.Arg | None) -> str | None:
-    """Return the list of the names in a signature that is written out; None if it is not."""
+    """Return the list of names in a literal signature, or None."""
     if arg is None or not isinstance(arg.value, cst.List | cst.Tuple):
         return None
     names = []
@@ -688,14 +690,14 @@ def _why_scopes_matter(pairs: list[tuple[str, cst.Arg]]) -> str:
     value = dict(pairs)["names"].value
     elements = [each.value for each in value.elements] if isinstance(value, cst.List | cst.Tuple) else [value]
     if not all(isinstance(each, cst.SimpleString) for each in elements):
-        return "it keeps the scopes of names, which are not written out here"
+        return "it keeps name scopes, and the names are not literals"
     if any("/" in str(each.evaluated_value) for each in elements):  # type: ignore[attr-defined]
-        return "it keeps the scopes of names"
+        return "it keeps name scopes"
     return ""
 
 
 def _without_none(call: cst.Call) -> cst.Call:
-    """Have callbacks that may be None left out."""
+    """Filter out callbacks that may be None."""
     args = []
     for arg in call.args:
         if arg.keyword is not None and arg.keyword.value == "callbacks" and isinstance(arg.value, cst.List):

@@ -1,4 +1,4 @@
-"""Edits of a syntax tree: collected by node, and made in one pass that leaves all else as it is."""
+"""Edits of a syntax tree: collected by node and applied in one pass that preserves everything else."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ WIDTH = 120
 
 
 class Edits:
-    """What is to be changed in a tree.
+    """The changes to make to a tree.
 
     Attributes:
-        of_nodes: for a node of the tree, what makes of its new form (whose children are changed already) another one.
-        removed: statements that go; comments before them stay.
-        replaced: statements that others take the place of.
-        comments: lines of comments to put before statements.
+        of_nodes: for a node of the tree, a function that replaces its new form, whose children have already been
+            changed.
+        removed: statements to remove; comments before them are kept.
+        replaced: statements and their replacements.
+        comments: lines of comments to insert before statements.
     """
 
     def __init__(self) -> None:
@@ -30,11 +31,11 @@ class Edits:
         self.comments: dict[cst.CSTNode, list[str]] = defaultdict(list)
 
     def change(self, node: cst.CSTNode, edit: Edit) -> None:
-        """Have a node changed, after its children."""
+        """Change a node, after its children."""
         self.of_nodes[node].append(edit)
 
     def put(self, node: cst.CSTNode, code: str) -> None:
-        """Have an expression replaced by another one."""
+        """Replace an expression."""
         self.change(node, lambda updated: _in_parentheses_of(cst.parse_expression(code), updated))
 
     def apply(self, module: cst.Module) -> cst.Module:
@@ -55,7 +56,7 @@ class _Editing(cst.CSTTransformer):
         return node
 
     def _statements(self, originals: Sequence[Any], updated: Any) -> list[Any]:
-        """Return the statements of a block: without those that go, with those that come, and with new comments."""
+        """Return the statements of a block after removals, replacements and insertions."""
         found: list[Any] = []
         carried: list[cst.EmptyLine] = []
         for original, node in zip(originals, updated.body, strict=True):
@@ -64,7 +65,7 @@ class _Editing(cst.CSTTransformer):
                 nodes = list(self._edits.replaced[original])
                 leading = [*carried, *node.leading_lines, *comments]
                 if not nodes:
-                    # What a comment says of an import that goes may be said of more than that.
+                    # A comment before a removed import may also apply to what follows.
                     carried = leading if any(each.comment for each in leading) or not found else carried
                     continue
                 nodes[0] = nodes[0].with_changes(leading_lines=[*leading, *nodes[0].leading_lines])
@@ -81,7 +82,7 @@ class _Editing(cst.CSTTransformer):
 
 
 def statements(code: str) -> list[cst.BaseStatement]:
-    """Return the statements of a text, with the comments and empty lines before them."""
+    """Return the statements in a text, with the comments and empty lines before them."""
     module = cst.parse_module(code)
     first, *others = module.body or [None]
     if first is None:
@@ -91,12 +92,12 @@ def statements(code: str) -> list[cst.BaseStatement]:
 
 
 def comment_lines(text: str, first: str = "# ", next_lines: str = "# ") -> list[str]:
-    """Return a text as the lines of a comment."""
+    """Format a text as comment lines."""
     return textwrap.wrap(text, WIDTH - 4, initial_indent=first, subsequent_indent=next_lines, break_long_words=False)
 
 
 def with_arguments(call: cst.Call, args: Sequence[cst.Arg]) -> cst.Call:
-    """Return a call with other arguments, set out as the old ones were."""
+    """Return a call with different arguments, laid out like the old ones."""
     if not args:
         return call.with_changes(args=[], whitespace_before_args=cst.SimpleWhitespace(""))
     old = call.args
@@ -116,7 +117,7 @@ def with_arguments(call: cst.Call, args: Sequence[cst.Arg]) -> cst.Call:
 
 
 def keyword(name: str, value: cst.BaseExpression) -> cst.Arg:
-    """Return an argument that goes by its name."""
+    """Return a keyword argument."""
     tight = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
     return cst.Arg(value, keyword=cst.Name(name), equal=tight)
 

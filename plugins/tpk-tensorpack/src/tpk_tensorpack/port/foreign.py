@@ -1,4 +1,4 @@
-"""Names of TensorFlow 1 and of the NumPy of its time, and what they are today."""
+"""Names of TensorFlow 1 and NumPy 1, and their current equivalents."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import tpk.layers.rnn_cell
 from tpk_tensorpack.port.names import NUMPY_EXPRESSIONS, SAME_CALLS
 
 _NOW = {("tensor", "input"): "input"}
-"""What arguments are called now, that mean the same by position."""
+"""Current names of arguments that have the same meaning and position."""
 
 _PLACES = (
     ("tpk.layers", tpk.layers),
@@ -28,13 +28,13 @@ _PLACES = (
 
 @attrs.frozen
 class Found:
-    """What a name is today.
+    """The current equivalent of a name.
 
     Attributes:
-        code: the expression, in which ``{tf}`` and ``{np}`` stand for TensorFlow and NumPy; None if it is what it was.
-        length: of how many attributes of the script's chain it takes the place.
-        note: why it is not TensorFlow's or NumPy's own.
-        mark: why there is none.
+        code: the expression, with ``{tf}`` and ``{np}`` for TensorFlow and NumPy; None if it is unchanged.
+        length: the number of attributes of the script's chain that it replaces.
+        note: why it does not come from TensorFlow or NumPy.
+        mark: why there is no equivalent.
         is_module: whether it is a module.
     """
 
@@ -46,13 +46,13 @@ class Found:
 
 
 def tensorflow_name(written: tuple[str, ...], is_v1: bool, arguments: Any = None) -> Found:
-    """Return what a name of TensorFlow is today.
+    """Return the current equivalent of a TensorFlow name.
 
     Args:
-        written: its parts behind ``tensorflow``, such as ``("compat", "v1", "train", "Saver")``.
-        is_v1: whether the script calls `tf.compat.v1` what is ``{tf}``.
-        arguments: those of the call of it: None if it is not called, or they are not known; else the number of those by
-            position, and the names of the others.
+        written: the parts after ``tensorflow``, such as ``("compat", "v1", "train", "Saver")``.
+        is_v1: whether ``{tf}`` is `tf.compat.v1` in the script.
+        arguments: the arguments of its call: the number of positional ones and the names of the others; None if it is
+            not called or they are unknown.
     """
     skipped = 2 if written[:2] == ("compat", "v1") else 0
     names = written[skipped:]
@@ -84,10 +84,10 @@ def tensorflow_name(written: tuple[str, ...], is_v1: bool, arguments: Any = None
 
 
 def numpy_name(written: tuple[str, ...]) -> Found:
-    """Return what a name of NumPy is today.
+    """Return the current equivalent of a NumPy name.
 
     Args:
-        written: its parts behind ``numpy``.
+        written: the parts after ``numpy``.
     """
     name = written[0]
     if name in numpy1._ALIASES:
@@ -95,7 +95,7 @@ def numpy_name(written: tuple[str, ...]) -> Found:
     if name in NUMPY_EXPRESSIONS:
         return Found(NUMPY_EXPRESSIONS[name], 1)
     if name in numpy1._OWN:
-        return Found(f"numpy1.{name}", 1, note="NumPy has it no more")
+        return Found(f"numpy1.{name}", 1, note="NumPy no longer has it")
     renamed = numpy1._RENAMED.get(name)
     if renamed is not None and hasattr(numpy, renamed):
         return Found(f"{{np}}.{renamed}", 1)
@@ -103,7 +103,7 @@ def numpy_name(written: tuple[str, ...]) -> Found:
 
 
 def is_real_module(module: str) -> bool:
-    """Whether there is such a module of TensorFlow or NumPy."""
+    """Return whether TensorFlow or NumPy has this module."""
     try:
         importlib.import_module(module)
     except ImportError:
@@ -145,7 +145,7 @@ def _is_at(place: Any, names: tuple[str, ...], value: Any) -> bool:
 
 
 def _is_same_call(name: str, arguments: Any) -> bool:
-    """Whether a call of a function of TensorFlow 1 means the same in TensorFlow 2."""
+    """Return whether a call of a TensorFlow 1 function has the same meaning in TensorFlow 2."""
     if name not in SAME_CALLS or arguments is None:
         return False
     by_position, by_name = arguments

@@ -1,4 +1,4 @@
-"""Import statements of a converted module: which stay, which go, and which come."""
+"""The import statements of a converted module: kept, removed and added ones."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tpk_tensorpack.port.occurrences import PACKAGES, Occurrence, Script, dotted
 
 
 class Imports:
-    """What becomes of the imports of a script.
+    """The changes to a script's imports.
 
     Args:
         script: the script.
 
     Attributes:
-        want_tensorflow1: whether the script needs TensorFlow's TF1 behaviour.
-        behind: statements to put behind the imports.
+        want_tensorflow1: whether the script needs TensorFlow 1 behavior.
+        behind: statements to insert after the imports.
     """
 
     def __init__(self, script: Script) -> None:
@@ -38,41 +38,41 @@ class Imports:
         self._tensorflow, self.tensorflow_is_v1 = self._find_tensorflow()
 
     def keep(self, occurrence: Occurrence, reason: str, name: str = "") -> None:
-        """Have a name imported from `tpk_tensorpack`.
+        """Import a name from `tpk_tensorpack`.
 
         Args:
-            occurrence: where it is used.
-            reason: why it is not tpk's.
-            name: what tensorpack calls it.
+            occurrence: its use.
+            reason: why it does not become tpk's.
+            name: its name in tensorpack.
         """
         self._kept[occurrence.statement][occurrence.root.value].add((reason, name or occurrence.root.value))
 
     def stays(self, occurrence: Occurrence) -> None:
-        """Have an import stay as it is, for the sake of one of its uses."""
+        """Keep an import for one of its uses."""
         self._staying[occurrence.statement].add(occurrence.root.value)
 
     def replaced(self, occurrence: Occurrence) -> None:
-        """Say that one of the uses of an import is none any more."""
+        """Record that an import has lost one of its uses."""
         self._replaced[occurrence.statement].add(occurrence.root.value)
 
     def need(self, statement: str) -> None:
-        """Have a statement among the imports."""
+        """Add an import statement."""
         if statement not in self._needed:
             self._needed.append(statement)
 
     def need_tpk(self) -> None:
-        """Have tpk imported."""
+        """Import tpk."""
         self.need("import tpk")
 
     def tensorflow_name(self) -> str:
-        """Return what the converted script calls TensorFlow, which it imports."""
+        """Import TensorFlow, and return its name in the converted script."""
         if not self._tensorflow:
             self._tensorflow = "tf"
             self.need("import tensorflow as tf")
         return self._tensorflow
 
     def numpy_name(self) -> str:
-        """Return what the converted script calls NumPy, which it imports."""
+        """Import NumPy, and return its name in the converted script."""
         for node in self._script.imports:
             if isinstance(node, cst.Import):
                 for alias in node.names:
@@ -82,11 +82,11 @@ class Imports:
         return "np"
 
     def mark(self, statement: cst.BaseStatement, text: str, edits: Edits) -> None:
-        """Put a mark before a statement."""
+        """Insert a mark before a statement."""
         edits.comments[statement] += comment_lines(text, "# tpk: ", "#      ")
 
     def rewrite(self, edits: Edits) -> None:
-        """Have the statements changed; those that are needed come before the first that is changed."""
+        """Apply the changes; new imports are inserted before the first changed one."""
         first: cst.BaseStatement | None = None
         by_line: dict[cst.BaseStatement, list[str]] = {}
         for node in self._script.imports:
@@ -106,7 +106,7 @@ class Imports:
             edits.replaced[line] = statements("".join(f"{each}\n" for each in new))
 
     def finish(self, module: cst.Module) -> cst.Module:
-        """Return the module with the imports that have no place yet, and what comes behind them."""
+        """Return the module with the imports that have not been placed yet, and the statements after them."""
         body = list(module.body)
         standard = [each for each in self._needed if _is_of_standard_library(each)]
         present = {each for statement in body for each in _imports_in(statement)}
@@ -141,14 +141,14 @@ class Imports:
         return module.with_changes(body=body)
 
     def _new(self) -> list[str]:
-        """Return the imports that have no place yet, but for those of the standard library."""
+        """Return the imports that have not been placed yet, except for the standard library."""
         return sorted(
             (each for each in self._needed if not _is_of_standard_library(each)),
             key=lambda each: (not each.startswith("import"), each),
         )
 
     def _rewritten(self, node: cst.Import | cst.ImportFrom) -> list[str] | None:
-        """Return the statements in place of one; None if it stays."""
+        """Return the replacements of a statement, or None to keep it."""
         kept, staying, replaced = self._kept[node], self._staying[node], self._replaced[node]
         if isinstance(node, cst.Import):
             return self._rewritten_import(node)
@@ -210,7 +210,7 @@ class Imports:
 
 
 def _reasons(kept: dict[str, set[tuple[str, str]]]) -> list[str]:
-    """Return comments that say why names stay."""
+    """Return comments that say why names are kept."""
     names: dict[str, set[str]] = defaultdict(set)
     for several in kept.values():
         for reason, name in several:
@@ -245,7 +245,7 @@ def _is_of_standard_library(statement: str) -> bool:
 
 
 def _imports_in(statement: Any) -> list[str]:
-    """Return the texts of the imports in a line."""
+    """Return the import statements as text, one per line."""
     if not isinstance(statement, cst.SimpleStatementLine):
         return []
     return [

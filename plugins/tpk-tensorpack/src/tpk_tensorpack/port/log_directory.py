@@ -1,4 +1,4 @@
-"""Log and log directory of a script: tensorpack's module `logger`, as Python's logging and the directory of a run."""
+"""The log and log directory of a script: convert tensorpack's `logger` to `logging` and a run directory."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from tpk_tensorpack.port.occurrences import Script, dotted
 
 _SETTERS = {"auto_set_dir": ["action", "name"], "set_logger_dir": ["dirname", "action"]}
 _TRAINING = ("AutoResumeTrainConfig", "TrainConfig", "train_with_defaults")
-_KEPT = 'resume="auto" resumes the run that the directory holds, which action="k" left to the script'
-_ASKED = "an error says if the directory holds a run already, where tensorpack asked what to do"
+_KEPT = 'resume="auto" resumes the run in the directory, which action="k" left to the script'
+_ASKED = "an error is raised if the directory holds a run already, where tensorpack asked what to do"
 
 
 class LogDirectory:
-    """Where a script logs to, and what it logs.
+    """The log messages and the log directory of a script.
 
     Args:
         script: the script.
-        uses: its uses of the module `logger`, and of the names in it.
+        uses: its uses of the module `logger` and of the names in it.
 
     Attributes:
-        stays: why the script goes on with tensorpack's `logger`; empty if it does not.
-        uses: its uses of it.
+        stays: why the script keeps tensorpack's `logger`; empty if it is converted.
+        uses: its uses of `logger`.
     """
 
     def __init__(self, script: Script, uses: Sequence[Any]) -> None:
@@ -44,11 +44,11 @@ class LogDirectory:
 
     @property
     def is_set(self) -> bool:
-        """Whether the script sets it."""
+        """Return whether the script sets the log directory."""
         return bool(self._setters)
 
     def options(self, call: cst.Call) -> dict[str, str]:
-        """Return what a training is to be told of it."""
+        """Return the run directory options of a training call."""
         if not self.is_set:
             return {}
         if self.stays:
@@ -58,7 +58,7 @@ class LogDirectory:
         return {"run_dir": self._name, **({"resume": '"auto"'} if "k" in actions else {})}
 
     def convert(self, edits: Edits, imports: Imports) -> None:
-        """Have it changed to the directory of a run, and to Python's logging."""
+        """Convert the uses to a run directory and to `logging`."""
         for use in self._setters:
             code = self._statements(use, imports)
             edits.replaced[self._script.statement(use.node)] = statements(code)
@@ -79,7 +79,7 @@ class LogDirectory:
             imports.behind.append(f'{name} = logging.getLogger(f"tpk.{{__name__}}")')
 
     def remarks(self) -> Iterator[tuple[cst.CSTNode, str]]:
-        """Yield what is different, by the places in the script."""
+        """Yield notes on different behavior, with their places in the script."""
         for use in self._setters:
             action = _action(self._arguments(use))
             if action in (None, "k"):
@@ -100,12 +100,12 @@ class LogDirectory:
         for use in self._setters:
             statement = self._script.statement(use.node)
             if not isinstance(statement, cst.SimpleStatementLine) or len(statement.body) > 1:
-                return f"{use.name} does not stand alone"
+                return f"{use.name} is not a statement by itself"
             if not isinstance(statement.body[0], cst.Expr) or statement.body[0].value is not self._calls[use.node]:
-                return f"{use.name} does not stand alone"
+                return f"{use.name} is not a statement by itself"
             arguments = self._arguments(use)
             if arguments is None or _action(arguments) not in (None, "d", "k"):
-                return f"there is nothing like this action of {use.name}"
+                return f"this action of {use.name} has no equivalent"
         if self._asked and not self._setters:
             return "the log directory is set elsewhere"
         if self._setters and not self._sites and not self._asked:
@@ -113,7 +113,7 @@ class LogDirectory:
         function = next(iter(functions), None)
         places = [*self._sites, *(use.node for use in self._asked)]
         if function is not None and not all(function in self._script.ancestors(place) for place in places):
-            return "it is set in a function, and used elsewhere"
+            return "it is set in a function and used elsewhere"
         return ""
 
     def _arguments(self, use: Any) -> dict[str, cst.Arg] | None:
@@ -144,7 +144,7 @@ class LogDirectory:
 
 
 def _action(arguments: dict[str, cst.Arg] | None) -> str | None:
-    """Return the action that is asked for; None for none, and something else if it cannot be told."""
+    """Return the requested action: None for none, and another value if it is unknown."""
     arg = (arguments or {}).get("action")
     if arg is None or (isinstance(arg.value, cst.Name) and arg.value.value == "None"):
         return None

@@ -1,4 +1,4 @@
-"""The modules of a script: files below its directory that it imports, directly or through others."""
+"""The modules of a script: files below its directory that it imports directly or indirectly."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tpk_tensorpack.port.report import ConversionError
 
 
 def modules_of(script: Path) -> list[Path]:
-    """Return a script and its modules, the script first.
+    """Return a script and its modules; the script comes first.
 
     Args:
         script: the path of the script.
@@ -19,7 +19,7 @@ def modules_of(script: Path) -> list[Path]:
         ConversionError: a file is not valid Python 3.
     """
     found = [script]
-    for path in found:  # It grows.
+    for path in found:  # the list grows during the loop
         try:
             tree = ast.parse(path.read_bytes(), str(path))
         except SyntaxError as error:
@@ -30,7 +30,7 @@ def modules_of(script: Path) -> list[Path]:
 
 
 def _imported(tree: ast.Module, path: Path, root: Path) -> Iterator[Path]:
-    """Return the paths, without suffix, of all modules that a file could mean by its imports."""
+    """Return the paths, without suffix, of all modules that the imports of a file may refer to."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:

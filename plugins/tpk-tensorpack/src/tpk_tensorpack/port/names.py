@@ -1,8 +1,8 @@
-"""Names of tensorpack, and what tpk has for them: the table of the converter.
+"""The converter's table of tensorpack names and their equivalents in tpk.
 
-What is the very same object in both needs no line here: the converter finds it by looking. A line in `CONVERTED` is a
-name that means the same but for its arguments; `KEPT` tells of some others why they stay tensorpack's, and any that is
-in neither stays without further words.
+Objects that are identical in both are found automatically and need no entry. An entry in `CONVERTED` is a name with the
+same meaning, except for its arguments. `KEPT` says why other names are kept; names in neither are kept without a
+comment.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import attrs
 
 @attrs.frozen
 class Rule:
-    """What becomes of a name.
+    """The conversion rule of a name.
 
     Attributes:
-        to: the name that tpk has for it.
-        renamed: arguments that have other names there.
-        added: arguments that are written out, unless the call has them, because tpk's default is another one.
-        dropped: arguments that mean nothing there.
-        kept_with: arguments with which a call stays tensorpack's, and why.
-        kind: how a class is treated that derives from it; empty if it stays tensorpack's.
-        note: what is different, although nobody has to do anything about it.
+        to: its name in tpk.
+        renamed: arguments with different names in tpk.
+        added: arguments to add to calls without them, because tpk's default is different.
+        dropped: arguments without a meaning in tpk.
+        kept_with: arguments that prevent the conversion of a call, and why.
+        kind: the kind of class, for classes that derive from it; empty to keep those unchanged.
+        note: a difference that requires no action.
     """
 
     to: str
@@ -36,9 +36,9 @@ class Rule:
 
 
 _NEED_NOT_MATCH = {"must_match": "False"}
-_WANTS_VALUES = "a variable for which there is no value is an error in tpk; tensorpack kept its initial value"
+_WANTS_VALUES = "a variable without a value is an error in tpk; tensorpack kept its initial value"
 
-_NAMES_STEPS = "its files have the step behind their name; tpk finds them by the name without it, too"
+_NAMES_STEPS = "its file names end with the step; tpk also finds them by the name without it"
 
 CONVERTED: dict[str, Rule] = {
     # Callbacks.
@@ -80,18 +80,20 @@ CONVERTED: dict[str, Rule] = {
     "ObjAttrParam": Rule("ObjAttrParam", renamed={"attrname": "attr"}),
     "ScheduledHyperParamSetter": Rule(
         "ScheduledHyperParamSetter",
-        kept_with={"set_at_beginning": "tpk's always sets what the schedule says for the first epoch"},
+        kept_with={"set_at_beginning": "tpk's always sets the value of the schedule for the first epoch"},
         kind="callback",
     ),
     # Evaluation.
-    "BinaryClassificationStats": Rule("BinaryClassificationStats", note="it reports F1, too"),
+    "BinaryClassificationStats": Rule("BinaryClassificationStats", note="it also reports F1"),
     "ClassificationError": Rule("ClassificationError"),
     "DataParallelInferenceRunner": Rule(
-        "DataParallelInferenceRunner", renamed={"gpus": "devices"}, kept_with={"tower_name": "tpk's default is another"}
+        "DataParallelInferenceRunner",
+        renamed={"gpus": "devices"},
+        kept_with={"tower_name": "tpk's default is different"},
     ),
     "InferenceRunner": Rule("InferenceRunner", kept_with={"device": "tpk's devices takes device strings"}),
     "Inferencer": Rule("Inferencer", kind="inferencer"),
-    "ScalarStats": Rule("ScalarStats", note="it weighs each batch by its size"),
+    "ScalarStats": Rule("ScalarStats", note="it weights each batch by its size"),
     # Monitors.
     "JSONWriter": Rule("JSONWriter", note="it writes stats.jsonl, a line for each step that reports anything"),
     "MonitorBase": Rule("Monitor", kind="callback"),
@@ -104,7 +106,7 @@ CONVERTED: dict[str, Rule] = {
     "QueueInput": Rule(
         "QueueInput",
         renamed={"ds": "flow"},
-        note="it does not report QueueInput/queue_size; the callback InputMonitor tells whether the data is too slow",
+        note="it does not report QueueInput/queue_size; the callback InputMonitor shows whether the data is too slow",
     ),
     "StagingInput": Rule(
         "StagingInput", renamed={"input": "source"}, kept_with={"device": "tpk's takes a list, as devices"}
@@ -124,7 +126,7 @@ CONVERTED: dict[str, Rule] = {
     "PrintData": Rule("PrintData", renamed={"ds": "flow"}),
     "RepeatedData": Rule("RepeatedData", renamed={"ds": "flow"}),
     "RepeatedDataPoint": Rule("RepeatedDataPoint", renamed={"ds": "flow"}),
-    # Training; these are converted together, or stay together.
+    # Training; these are converted together or not at all.
     "AsyncMultiGPUTrainer": Rule("AsyncMultiGPUTrainer", renamed={"gpus": "devices"}, kind="trainer"),
     "AutoResumeTrainConfig": Rule("TrainConfig"),
     "ModelDesc": Rule("ModelDesc", kind="model"),
@@ -154,7 +156,7 @@ CONVERTED: dict[str, Rule] = {
     "SaverRestoreRelaxed": Rule("SaverRestoreRelaxed", renamed={"model_path": "path"}, added=_NEED_NOT_MATCH),
     "SmartInit": Rule("SmartInit", added=_NEED_NOT_MATCH),
     "get_model_loader": Rule("SmartInit", added=_NEED_NOT_MATCH),
-    # Prediction; these are converted together, or stay together.
+    # Prediction; these are converted together or not at all.
     "OfflinePredictor": Rule("OfflinePredictor"),
     "PredictConfig": Rule("PredictConfig", note=_WANTS_VALUES),
     # The graph.
@@ -169,21 +171,21 @@ EXPRESSIONS = {
     "DEFAULT_CALLBACKS": "[tpk.MovingAverageSummary(), tpk.ProgressBar(), tpk.MergeAllSummaries(), tpk.RunUpdateOps()]",
     "DEFAULT_MONITORS": "[tpk.TFEventWriter(), tpk.JSONWriter(), tpk.ScalarPrinter()]",
 }
-"""Functions without arguments, and what a call of them is."""
+"""Functions without arguments, and replacements for their calls."""
 
 TRAINING = frozenset(
     {"AutoResumeTrainConfig", "DEFAULT_CALLBACKS", "DEFAULT_MONITORS", "TrainConfig", "launch_train_with_config"}
     | {name for name, rule in CONVERTED.items() if rule.kind == "trainer"}
 )
-"""What is converted together: a configuration of the one is none for a launcher of the other."""
+"""Names that are converted together, because a configuration and its launcher must match."""
 
-STAY_WITH_TRAINING = {"MergeAllSummaries": "it evaluates them in each run of a step, tpk's in the first one only"}
-"""What means the same but with a trainer that stays tensorpack's, and why."""
+STAY_WITH_TRAINING = {"MergeAllSummaries": "it evaluates them in each run of a step, tpk's only in the first"}
+"""Names that are converted unless the trainer is kept, and why."""
 
 REWRITTEN = frozenset(
     {"JSONWriter", "MaxSaver", "MinSaver", "OfflinePredictor", "SaverRestoreRelaxed", "ScalarPrinter"}
 )
-"""Classes that derive from nothing of tpk's here, and mean the same."""
+"""Classes that have the same meaning but no base class in tpk."""
 
 SESSION_INITS = frozenset(
     {"ChainInit", "DictRestore", "SaverRestore", "SaverRestoreRelaxed", "SmartInit", "get_model_loader"}
@@ -197,10 +199,10 @@ SEVERAL_DEVICES = frozenset(
         "SyncMultiGPUTrainerReplicated",
     }
 )
-"""Trainers for which tpk's default for the steps of an epoch is another one."""
+"""Trainers for which tpk has a different default of steps per epoch."""
 
 _LAYERS = "their variables are W and b, as in checkpoints; tpk.layers has kernel and bias"
-_KEEPS_MEANING = "tpk's means something else"
+_KEEPS_MEANING = "tpk's has a different meaning"
 
 KEPT: dict[str, str] = {
     **dict.fromkeys(
@@ -213,28 +215,28 @@ KEPT: dict[str, str] = {
     ),
     **dict.fromkeys(("PReLU", "argscope", "layer_register"), _LAYERS),
     "AccumGradOptimizer": "it applies the sum of the gradients; tpk's applies their mean",
-    "BatchData": "of Python's integers it makes int32, of floats float32; tpk's makes int64 and float64",
-    "BatchDataByShape": "of Python's integers it makes int32, of floats float32; tpk's makes int64 and float64",
+    "BatchData": "it converts Python integers to int32 and floats to float32; tpk's to int64 and float64",
+    "BatchDataByShape": "it converts Python integers to int32 and floats to float32; tpk's to int64 and float64",
     "CallbackFactory": _KEEPS_MEANING,
     "CheckNumerics": "tpk's wraps the run of a step, and names the op",
-    "ConcatData": "a flow may occur in it several times",
+    "ConcatData": "it may contain a flow several times",
     "DumpParamAsImage": _KEEPS_MEANING,
     "DumpTensorAsImage": _KEEPS_MEANING,
-    "DumpTensors": "tpk's files have other keys",
-    "JoinData": "a flow may occur in it several times",
+    "DumpTensors": "tpk's files have different keys",
+    "JoinData": "it may contain a flow several times",
     "LocallyShuffleData": "it draws from a RandomState",
-    "ModelDescBase": "tpk has models with one cost and one optimizer only",
+    "ModelDescBase": "tpk only has models with one cost and one optimizer",
     "ModelExporter": "tpk's takes names for inputs and outputs; see tpk export",
-    "ProxyDataFlow": "tpk's calls what it wraps flow, not ds",
+    "ProxyDataFlow": "tpk's has its wrapped flow as flow, not ds",
     "RNGDataFlow": "its rng is a RandomState; tpk's is a numpy.random.Generator",
     "StatMonitorParamSetter": "it looks at the last last_k values; tpk's at one more",
-    "ThroughputTracker": "tpk's statistic has another name",
-    "TowerContext": "tpk.PredictTowerContext has to be told whether it creates variables",
-    "add_moving_summary": "tpk's reports the mean over the epoch by this name, and this average with /EMA behind it",
-    "regularize_cost": "it searches for the expression; tpk's has to match the whole name",
-    "regularize_cost_from_collection": "it is 0 in a tower that is not trained",
+    "ThroughputTracker": "tpk's statistic has a different name",
+    "TowerContext": "tpk.PredictTowerContext must be told whether to create variables",
+    "add_moving_summary": "tpk's reports the mean over the epoch by this name, and this average as <name>/EMA",
+    "regularize_cost": "it searches for the expression; tpk's must match the whole name",
+    "regularize_cost_from_collection": "it is 0 in an inference tower",
 }
-"""Why names stay tensorpack's, of which tpk has something like it."""
+"""Names that are kept although tpk has something similar, and why."""
 
 HOOKS: dict[str, tuple[str, ...]] = {
     "setup_graph": ("trainer",),
@@ -249,7 +251,7 @@ HOOKS: dict[str, tuple[str, ...]] = {
     "trigger": ("trainer",),
     "get_value_to_set": (),
 }
-"""Methods that callbacks of tensorpack have with an underscore before the name; and the arguments that tpk's have."""
+"""Methods of tensorpack's callbacks whose names begin with an underscore, and the arguments of tpk's methods."""
 
 INFERENCER_METHODS = ("get_fetches", "before_inference", "on_fetches", "after_inference")
 MODEL_METHODS = ("inputs", "build_graph", "optimizer")
@@ -258,7 +260,7 @@ LOGGER_METHODS = {
     **{name: name for name in ("info", "warning", "error", "critical", "exception", "debug", "setLevel", "addFilter")},
     "warn": "warning",
 }
-"""Functions of `logger`, and what loggers of Python call them."""
+"""Functions of `logger` and the corresponding methods of Python's loggers."""
 
 SAME_CALLS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(
@@ -288,9 +290,9 @@ SAME_CALLS: dict[str, tuple[str, ...]] = {
     "nn.softmax": ("logits", "axis", "name"),
     "nn.sparse_softmax_cross_entropy_with_logits": ("labels", "logits", "name"),
 }
-"""Functions of TensorFlow 1 of which a call means the same in 2, if it has these arguments only.
+"""Functions whose calls mean the same in TensorFlow 1 and 2 if they have only these arguments.
 
-Given by position, they must be at the same one in both.
+Positional arguments must have the same position in both.
 """
 
 OUTSIDE_OF_TRAININGS = frozenset(
@@ -315,10 +317,10 @@ OUTSIDE_OF_TRAININGS = frozenset(
         "while_loop",
     }
 )
-"""Names of TensorFlow 1 that want its behaviour: a default graph, sessions, control flow of its own."""
+"""Names that require TensorFlow 1 behavior: a default graph, sessions, its own control flow."""
 
 NUMPY_EXPRESSIONS = {"NINF": "-{np}.inf", "NZERO": "-0.0", "PZERO": "0.0"}
-"""What is no name of NumPy any more, and no other name of it either."""
+"""Former NumPy names without an equivalent."""
 
 OUTSIDE_OF_GRAPHS = frozenset(
     {
@@ -336,4 +338,4 @@ OUTSIDE_OF_GRAPHS = frozenset(
         "test",
     }
 )
-"""Names of TensorFlow that a script may call where it is in no function, without a default graph."""
+"""TensorFlow names that may be called at module level, without a default graph."""

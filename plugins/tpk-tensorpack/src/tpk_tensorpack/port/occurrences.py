@@ -1,4 +1,4 @@
-"""Occurrences of imported names in a script: where they are, and what they are names of."""
+"""Find the uses of imported names in a script, and what they refer to."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ import libcst as cst
 from libcst import metadata
 
 PACKAGES = ("tensorpack", "tensorflow", "numpy")
-"""Packages whose names are converted."""
+"""The packages to convert."""
 
 TF1 = ("tensorpack.compat.tfv1", "tensorpack.tfv1", "tensorpack.tfutils.common.tfv1")
-"""What tensorpack calls `tf.compat.v1`."""
+"""tensorpack's names of `tf.compat.v1`."""
 
 
 @attrs.define(eq=False)
 class Occurrence:
-    """An imported name that the script uses.
+    """A use of an imported name.
 
     Attributes:
-        node: the longest chain of attributes, such as ``tf.train.AdamOptimizer.minimize``; or the name alone.
-        root: what it begins with, as the script calls it.
-        binding: what the import is an import of: ``tensorflow`` for ``tf``.
-        rest: the attributes behind that.
-        statement: the import.
+        node: the longest chain of attributes, such as ``tf.train.AdamOptimizer.minimize``, or the name alone.
+        root: the first name, as written in the script.
+        binding: the full name that the import binds to it: ``tensorflow`` for ``tf``.
+        rest: the attributes after the root.
+        statement: the import statement.
     """
 
     node: cst.BaseExpression
@@ -37,11 +37,11 @@ class Occurrence:
 
     @property
     def path(self) -> str:
-        """The name in full, such as ``tensorflow.train.AdamOptimizer``."""
+        """The full name, such as ``tensorflow.train.AdamOptimizer``."""
         return ".".join([self.binding, *self.rest])
 
     def prefix(self, length: int) -> cst.BaseExpression:
-        """Return the part of the chain that has so many attributes."""
+        """Return the part of the chain with this many attributes."""
         node = self.node
         for _ in range(len(self.rest) - length):
             assert isinstance(node, cst.Attribute)
@@ -50,21 +50,21 @@ class Occurrence:
 
 
 class Script:
-    """A script that has been parsed, with what its names mean.
+    """A parsed script with resolved names.
 
     Args:
-        source: its text.
+        source: the source text.
 
     Attributes:
-        module: its syntax tree.
-        occurrences: what it uses of the packages that are converted, in order.
-        imports: the statements that import something of them.
+        module: the syntax tree.
+        occurrences: the uses of packages to convert, in order.
+        imports: the statements that import from these packages.
         calls: all calls.
         classes: all classes.
         attributes: all attributes.
         texts: all texts.
-        imported: the packages that it imports anything of.
-        names: all names that it assigns or uses, but for attributes.
+        imported: the packages that are imported.
+        names: all names that are assigned or used, except attributes.
     """
 
     def __init__(self, source: str) -> None:
@@ -92,21 +92,21 @@ class Script:
         self.occurrences = list(self._found(collector.chains))
 
     def parent(self, node: cst.CSTNode) -> Any:
-        """Return the node around another one."""
+        """Return the parent of a node."""
         return self._parents[node]
 
     def ancestors(self, node: cst.CSTNode) -> Iterator[Any]:
-        """Yield the nodes around another one, from within."""
+        """Yield the ancestors of a node, innermost first."""
         while not isinstance(node, cst.Module):
             node = self._parents[node]
             yield node
 
     def line(self, node: cst.CSTNode) -> int:
-        """Return the number of the line on which a node begins."""
+        """Return the line number of a node."""
         return int(self._positions[node].start.line)
 
     def statement(self, node: cst.CSTNode) -> cst.BaseStatement:
-        """Return the statement on lines of its own, in a block, that a node is in."""
+        """Return the statement, on its own lines in a block, that contains a node."""
         line: cst.CSTNode = node
         while not isinstance(self._parents[line], cst.Module | cst.IndentedBlock):
             line = self._parents[line]
@@ -114,18 +114,18 @@ class Script:
         return line
 
     def function(self, node: cst.CSTNode) -> cst.FunctionDef | None:
-        """Return the function that a node is in; None at the level of the module."""
+        """Return the function that contains a node, or None at module level."""
         return next((each for each in self.ancestors(node) if isinstance(each, cst.FunctionDef)), None)
 
     def assignments(self, name: cst.Name) -> set[Any]:
-        """Return where what a name means at its place was assigned."""
+        """Return the assignments that a name may refer to at its place."""
         scope = self._scopes.get(name)
         if scope is None:
             return set()
         return {each for each in scope[name.value] if not isinstance(each, metadata.BuiltinAssignment)}
 
     def class_of(self, name: cst.CSTNode) -> cst.ClassDef | None:
-        """Return the class of this script that a name means; None if it means anything else."""
+        """Return the class in this script that a name refers to, or None."""
         if not isinstance(name, cst.Name):
             return None
         found = [getattr(each, "node", None) for each in self.assignments(name)]
@@ -165,7 +165,7 @@ class Script:
 
 
 class _Collector(cst.CSTVisitor):
-    """Finds chains of names, imports, calls and classes."""
+    """Collect chains of names, imports, calls and classes."""
 
     def __init__(self) -> None:
         self.chains: list[cst.BaseExpression] = []
@@ -238,14 +238,14 @@ class _Collector(cst.CSTVisitor):
 
 
 def dotted(node: cst.CSTNode) -> str:
-    """Return a dotted name as a text; empty if it begins with anything else."""
+    """Return a dotted name as text, or an empty string for other expressions."""
     if isinstance(node, cst.Attribute):
         return f"{dotted(node.value)}.{node.attr.value}"
     return node.value if isinstance(node, cst.Name) else ""
 
 
 def module_of(node: cst.ImportFrom) -> str:
-    """Return the module that a statement imports from; empty for a relative one."""
+    """Return the module that a statement imports from; empty for a relative import."""
     return "" if node.module is None else dotted(node.module)
 
 
@@ -263,7 +263,7 @@ def local_name(alias: cst.ImportAlias) -> str:
 
 
 def _binding_of(node: cst.CSTNode, name: str) -> str | None:
-    """Return what an import statement binds to a name, in full; None if it is of another package."""
+    """Return the full names that an import statement binds, or None for other packages."""
     if isinstance(node, cst.ImportFrom) and not isinstance(node.names, cst.ImportStar):
         module = module_of(node)
         if node.relative or package_of(module) not in PACKAGES:
@@ -279,7 +279,7 @@ def _binding_of(node: cst.CSTNode, name: str) -> str | None:
 
 
 def _exported(module: str) -> frozenset[str]:
-    """Return what a star import of a module gives."""
+    """Return the names that a star import of a module binds."""
     if package_of(module) != "tensorpack":
         return frozenset()
     try:

@@ -1,4 +1,4 @@
-"""Report of a conversion: the new source, and what is to be said about it."""
+"""The result of a conversion: the new source with marks and notes."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from tpk.errors import TpkError
 
 
 class ConversionError(TpkError, ValueError):
-    """A script cannot be converted."""
+    """Raised when a script cannot be converted."""
 
 
 class NothingToConvertError(ConversionError):
-    """A module imports neither tensorpack nor TensorFlow nor NumPy."""
+    """Raised when a module imports neither tensorpack nor TensorFlow nor NumPy."""
 
 
 @attrs.frozen(order=True)
 class Note:
-    """Something to know about a line of the script.
+    """A message about a line of the script.
 
     Attributes:
-        line: the number of the line, in the script as it was.
-        text: what is to be known.
+        line: the line number in the original script.
+        text: the message.
     """
 
     line: int
@@ -33,9 +33,9 @@ class Conversion:
     """A converted script.
 
     Attributes:
-        code: its source.
-        marks: where somebody has to look: those lines have a comment that begins with ``# tpk:``.
-        notes: what runs as it is, and is good to know.
+        code: the converted source.
+        marks: places to check by hand; these lines have a comment that begins with ``# tpk:``.
+        notes: differences that require no action.
     """
 
     code: str
@@ -43,12 +43,12 @@ class Conversion:
     notes: tuple[Note, ...]
 
     def summary(self, path: str) -> str:
-        """Return both in words, a line each.
+        """Format marks and notes, one per line.
 
         Args:
-            path: what to call the script.
+            path: the name of the script.
         """
-        lines = [f"{path}:{each.line}: LOOK AT THIS: {each.text}" for each in self.marks]
+        lines = [f"{path}:{each.line}: CHECK THIS: {each.text}" for each in self.marks]
         lines += [f"{path}:{each.line}: {each.text}" for each in self.notes]
         counts = f"{path}: {len(self.marks)} marks, {len(self.notes)} notes"
         return "\n".join([*lines, counts])

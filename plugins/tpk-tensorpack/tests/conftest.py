@@ -1,4 +1,4 @@
-"""Log directories that do not outlive a test."""
+"""Temporary log directories."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tpk_tensorpack.utils import logger
 
 @pytest.fixture
 def log_dir(tmp_path, monkeypatch):
-    """A log directory, as a script sets one."""
+    """A log directory that is set like in a script."""
     monkeypatch.chdir(tmp_path)
     logger.set_logger_dir("log")
     yield tmp_path / "log"

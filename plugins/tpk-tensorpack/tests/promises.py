@@ -1,7 +1,7 @@
-"""What tensorpack's documentation promises and 0.11 does not keep: a function each, which fails there and works here.
+"""Documented features that fail in tensorpack 0.11 and work here, with one function for each.
 
-A tensorpack script, which says as JSON what has become of each: `python promises.py OUT.json` with tensorpack,
-`python -m tpk_tensorpack promises.py OUT.json` with what stands in for it.
+A tensorpack script that writes the results as JSON: `python promises.py OUT.json` with tensorpack,
+`python -m tpk_tensorpack promises.py OUT.json` with this package.
 """
 
 import inspect
@@ -238,4 +238,4 @@ if __name__ == "__main__":
             results[name] = f"{type(error).__name__}: {error}"[:200]
     with open(sys.argv[1], "w") as file:
         json.dump(results, file)
-    os._exit(0)  # Processes of tensorpack would be waited for.
+    os._exit(0)  # Do not wait for tensorpack's processes.

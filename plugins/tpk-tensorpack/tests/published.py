@@ -1,4 +1,4 @@
-"""Small data sets in the formats in which the large ones are published, for the tests of their readers."""
+"""Small data sets in the published formats, to test their readers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 
 
 def write_all(root, cifar=3):
-    """Write each data set where tensorpack looks for it below `root`; of CIFAR, so many images a batch."""
+    """Write each data set where tensorpack looks for it below `root`; CIFAR gets this many images per batch."""
     rng = np.random.RandomState(0)
     write_mnist(rng, root / "mnist_data")
     write_mnist(rng, root / "fashion_mnist_data")
@@ -73,7 +73,7 @@ def write_cifar100(rng, directory, train=15, test=3):
 
 
 class _Python2Pickler(pickle._Pickler):
-    """Pickles bytes as Python 2 did its strings."""
+    """Pickle bytes like Python 2 pickled its strings."""
 
     def save_string(self, string):
         self.write(pickle.BINSTRING + struct.pack("<i", len(string)) + string)
@@ -84,12 +84,12 @@ class _Python2Pickler(pickle._Pickler):
 def _pickled(value):
     file = io.BytesIO()
     _Python2Pickler(file, protocol=2).dump(value)
-    # The module had that name when the data sets were published.
+    # The name of the module when the data sets were published.
     return file.getvalue().replace(b"cnumpy._core.multiarray\n", b"cnumpy.core.multiarray\n")
 
 
 def write_svhn(rng, directory):
-    """MATLAB 5 files; the label of a zero is 10."""
+    """MATLAB 5 files, with the digit 0 labeled as 10."""
     from scipy.io import savemat
 
     directory.mkdir(parents=True)
@@ -111,7 +111,7 @@ def write_caltech101(rng, directory):
 
 
 def write_bsds500(rng, directory):
-    """Images, some of them upright, and of each the boundaries that several people have drawn."""
+    """Images, some of them upright, and the boundaries drawn by several people."""
     from scipy.io import savemat
 
     for name, count in {"train": 3, "test": 2, "val": 2}.items():
@@ -133,7 +133,7 @@ def write_bsds500(rng, directory):
 
 
 def write_ilsvrc12(rng, directory, meta, is_extracted=True):
-    """Two classes of the thousand have pictures; the archive of lists names those, and the mean of all."""
+    """Two of the thousand classes have images; the archive of lists contains these, and the mean image."""
     synsets = [f"n{1440764 + number:08d}" for number in range(1000)]
     training = [(f"{synsets[label]}/{synsets[label]}_{number}.JPEG", label) for label in (0, 7) for number in (3, 4)]
     validation = [(f"ILSVRC2012_val_{number:08d}.JPEG", label) for number, label in enumerate([7, 0, 7], 1)]

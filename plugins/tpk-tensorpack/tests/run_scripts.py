@@ -1,7 +1,7 @@
-"""Runs several scripts one after the other, from the same weights: by the runner, or converted, as plain Python.
+"""Run several scripts from the same weights: with the runner, or converted, as plain Python.
 
-`python run_scripts.py runner|converted script.py,argument,… …`, in the directory that gets what they leave. Those that
-set TensorFlow to its TF1 behaviour come last: there is no way back.
+`python run_scripts.py runner|converted script.py,argument,… …`, in the directory for their output. Scripts that enable
+TensorFlow 1 behavior come last, because it cannot be disabled.
 """
 
 import os
@@ -24,21 +24,21 @@ initialize = tpk.Trainer.initialize
 
 
 def initialize_alike(self, session_creator=None, session_init=None):
-    """Initialize; give the weights values that depend on their names only, unless something is loaded."""
+    """Initialize; set the weights to values that depend only on their names, unless a checkpoint is loaded."""
     initialize(self, session_creator, session_init)
     if type(session_init).__name__ not in ("NoneType", "JustCurrentSession") and getattr(session_init, "inits", True):
         return
     with self.graph.as_default():
         for variable in tf.compat.v1.trainable_variables():
             if variable.dtype.is_floating and variable.shape.rank:
-                # Those of another tower are a copy.
+                # The variables of other towers are copies.
                 name = re.sub(r"^tower\d+/", "", variable.op.name)
                 rng = np.random.RandomState(zlib.crc32(name.encode()))
                 variable.load(rng.normal(0, 0.1, variable.shape.as_list()), self.sess)
 
 
 def main(kind, runs):
-    """Run them."""
+    """Run the scripts."""
     tpk.Trainer.initialize = initialize_alike
     runs = [run.split(",") for run in runs]
     if kind == "converted":

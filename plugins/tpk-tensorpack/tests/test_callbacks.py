@@ -1,4 +1,4 @@
-"""Callbacks: hooks with an underscore, and the constructors and files of tensorpack."""
+"""Callbacks: hooks with an underscore, and tensorpack's constructors and files."""
 
 from __future__ import annotations
 
@@ -326,7 +326,7 @@ def test_several_runners_may_report_one_statistic():
 
 
 def test_values_that_are_not_finite_end_the_training():
-    """Variables are looked at, before or after the step that runs along, and nothing that needs to be fed."""
+    """`CheckNumerics` checks variables, before or after the step, and nothing that needs feeds."""
     setter = tp.ScheduledHyperParamSetter("w", [(1, 0.1)])
     train([setter, tp.CheckNumerics()], **QUIET)
     for runs in ({"run_as_trigger": True}, {"run_as_trigger": False, "run_step": True}):

@@ -1,4 +1,4 @@
-"""Readers of data sets, of small files in the published formats; `tests/oracle` compares them with tensorpack's."""
+"""Readers of data sets, on small files in the published formats; `tests/oracle` compares them with tensorpack's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tpk_tensorpack.dataflow import dataset
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """A directory with all data sets, of which nothing is changed."""
+    """A directory with all data sets, which must not be changed."""
     root = tmp_path_factory.mktemp("data")
     published.write_all(root)
     return root
@@ -25,14 +25,14 @@ def files(tmp_path_factory):
 
 @pytest.fixture
 def root(files, monkeypatch):
-    """The same directory, as the one that is looked in by default."""
+    """The same directory, as the default directory."""
     monkeypatch.setenv("TENSORPACK_DATASET", str(files))
     return files
 
 
 @pytest.fixture
 def empty(tmp_path, monkeypatch):
-    """A directory of data sets that has none."""
+    """An empty directory of data sets."""
     monkeypatch.setenv("TENSORPACK_DATASET", str(tmp_path))
     return tmp_path
 
@@ -115,7 +115,7 @@ def test_means_of_cifar_are_those_of_its_images(root):
 
 
 def without_training(entry):
-    """Leave those files out of an archive of BSDS500, which is slow to pack otherwise."""
+    """Leave these files out of an archive of BSDS500, to pack it faster."""
     return None if entry.name.endswith(("/train", "/test")) else entry
 
 

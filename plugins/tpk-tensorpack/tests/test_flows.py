@@ -1,4 +1,4 @@
-"""Data flows with tensorpack's meaning where tpk's have another one; `nox -s port_oracle` compares the others, too."""
+"""Data flows that differ from tpk's; `nox -s port_oracle` also compares the others with tensorpack's."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ POINTS = [[np.arange(3, dtype=np.float32) + number, number] for number in range(
 
 @pytest.fixture
 def restored_seed(monkeypatch):
-    """The seed that a test fixes is no longer fixed after it."""
+    """Reset the seed that a test has fixed."""
     monkeypatch.setattr(utils, "_seed", None)
 
 
@@ -77,7 +77,7 @@ def source():
 
 def drawn():
     class Drawn(RNGDataFlow):
-        """A flow as users write it; within a function, so that it goes to workers by value."""
+        """A custom flow, defined in a function so that it is sent to workers by value."""
 
         def __len__(self):
             return 4
@@ -90,7 +90,7 @@ def drawn():
 
 
 class Older(DataFlow):
-    """One as users wrote it before."""
+    """A custom flow in the style of older versions."""
 
     def get_data(self):
         yield from ([number] for number in range(3))
@@ -156,7 +156,7 @@ def test_another_map_goes_on_with_the_next_pass(make):
 def test_batches_of_what_workers_have_mapped():
     flow = MultiProcessMapAndBatchData(source(), 2, lambda point: [point[1] * 2] if point[1] else None, 3, 12)
     flow.reset_state()
-    # Of 0, 1, 2 and 0, 1, 2 each, the first worker has dropped one; what is left over waits for the next ones.
+    # Of 0, 1, 2 and 0, 1, 2 each, the first worker has dropped one; it keeps the rest for the next batch.
     batches = [batch for (batch,), _ in zip(flow, range(4), strict=False)]
     assert [batch.tolist() for batch in batches] == [[6, 8, 10], [2, 4, 2], [6, 8, 10], [4, 2, 4]]
     assert batches[0].dtype == np.int32
@@ -219,7 +219,7 @@ def test_a_local_shuffle_loses_its_buffer_when_it_is_resumed():
     )
     assert set(numbers(flow, 5)) <= set(range(8))
     resumed.load_state_dict(json.loads(json.dumps(flow.state_dict())))
-    # Nine had come in, of which the buffer held four.
+    # Nine had been read, of which four were in the buffer.
     assert next(iter(resumed))[0] in range(9, 13)
 
 
@@ -239,7 +239,7 @@ def test_workers_draw_from_a_fixed_seed(restored_seed):
     runner.reset_state()
     points = [number for _, number in runner] + [number for _, number in runner]
     runner.close()
-    assert points[::2] == expected  # The first worker draws what there would be without workers,
+    assert points[::2] == expected  # The first worker draws the same as a run without workers,
     assert not set(points[1::2]) & set(expected)  # and the other one does not repeat it.
 
 

@@ -1,4 +1,4 @@
-"""Idioms that other people's scripts contain, one test for each; written in the years 2016 to 2020."""
+"""Idioms from public scripts of the years 2016 to 2020, with one test for each."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_key_closes_a_window_or_ends_the_process(monkeypatch, key, ends):
 
 
 class Old(tp.DataFlow):
-    """A data flow as all were before 2019."""
+    """A data flow in the style before 2019."""
 
     def size(self):
         return 8
@@ -199,7 +199,7 @@ def test_two_savers_in_one_directory(log_dir):
 
 def test_a_schedule_that_begins_with_another_value_is_told(caplog):
     log = logging.getLogger("tpk_tensorpack")
-    log.addHandler(caplog.handler)  # It does not propagate.
+    log.addHandler(caplog.handler)  # the logger does not propagate
     try:
         train([tp.ScheduledHyperParamSetter("learning_rate", [(0, 0.5)])])
     finally:

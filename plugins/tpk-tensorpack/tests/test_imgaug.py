@@ -1,4 +1,4 @@
-"""Augmentors of images: what they draw is replayed, and coordinates go with the picture.
+"""Augmentors: their random draws are replayed, and coordinates match the transformed image.
 
 `nox -s port_oracle` compares all of them with tensorpack's.
 """
@@ -44,7 +44,7 @@ GEOMETRIC = {
     "list": lambda: imgaug.AugmentorList([imgaug.ResizeShortestEdge(80), imgaug.Flip(horiz=True), imgaug.Shift(0.1)]),
 }
 WARPED = {"shift", "rotation", "valid", "affine", "list"}
-"""Those which count pixels from their middle, as OpenCV does in an affine map; tensorpack's do."""
+"""Transforms whose coordinates are pixel centers, as in OpenCV's affine maps and in tensorpack."""
 
 
 def seeded(augmentor, seed):
@@ -71,7 +71,7 @@ def test_a_point_goes_where_its_pixels_go(name, seed, y, x):
         or np.any(picture[[-1]] > 127)
         or np.any(picture[:, [-1]] > 127)
     ):
-        return  # Cut off, at least in part.
+        return  # at least partly cropped
     center = np.array([columns.mean() + 0.5, rows.mean() + 0.5])
     assert np.abs(moved - center).max() <= (1.1 if name in WARPED else 0.8)
 
@@ -99,7 +99,7 @@ def test_what_opencv_does_is_its_reference():
 
 
 class Invert(imgaug.ImageAugmentor):
-    """An augmentor as users write it."""
+    """A custom augmentor."""
 
     def __init__(self, top=255):
         super().__init__()
@@ -110,14 +110,14 @@ class Invert(imgaug.ImageAugmentor):
 
 
 class Foreign:
-    """What an augmentor of the library imgaug has."""
+    """The interface of an augmentor of the imgaug library."""
 
     def to_deterministic(self):
         return self
 
 
 class Older(imgaug.ImageAugmentor):
-    """One as users wrote it before."""
+    """A custom augmentor in the older style."""
 
     def _get_augment_params(self, img):
         return self._rand_range(5, 6)

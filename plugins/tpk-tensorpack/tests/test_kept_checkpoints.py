@@ -1,4 +1,4 @@
-"""Log directories that hold an earlier training, whose files are kept."""
+"""Log directories with an earlier training run, whose files are kept."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def names(directory, pattern):
 
 
 class Named(tpk.Callback):
-    """Reports a statistic under a name."""
+    """Report a statistic under a given name."""
 
     def __init__(self, name):
         self._name = name
@@ -59,7 +59,7 @@ def test_a_new_training_may_begin_beside_what_is_there(tmp_path):
     assert (tmp_path / "stats-1.csv").read_text() == table
     assert len((tmp_path / "stats.csv").read_text().splitlines()) == 1 + 2
     assert len(names(tmp_path, "events.out.*")) == 2
-    # TensorBoard would drop what comes before a second start.
+    # TensorBoard would drop events before a second start.
     assert steps_in_events(tmp_path) == ([1], [2, 4, 6, 2, 4])
 
     assert names(tmp_path, "*.index") == ["min-new-2.index", "model-2.index", "model-4.index"]

@@ -83,7 +83,7 @@ def test_digits(keras, log_dir):
         *(f"{name}/{slot}" for name in trained for slot in ("Adam", "Adam_1")),
         *("batch_normalization/moving_mean", "batch_normalization/moving_variance"),
         *("beta1_power", "beta2_power", "global_step", "learning_rate"),
-        *("tpk_random_seed", "tpk_further_runs"),  # The dropout draws from these, so that a resumed training goes on.
+        *("tpk_random_seed", "tpk_further_runs"),  # The state of the dropout, for resumed runs.
     }
 
 
@@ -168,7 +168,7 @@ def test_one_output_may_have_several_metrics_and_several_inputs():
 
 
 class Phases(tp.Callback):
-    """What the model has seen in each step, and what an inference tower sees."""
+    """Record the model's inputs in each step, in training and in inference towers."""
 
     def __init__(self):
         self.seen = []

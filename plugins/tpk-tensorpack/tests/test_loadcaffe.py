@@ -1,4 +1,4 @@
-"""Caffe's models, in files such as Caffe writes, without Caffe."""
+"""Caffe models, in files written without Caffe."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tpk_tensorpack.utils.loadcaffe import get_caffe_pb, load_caffe
 
 @pytest.fixture
 def weights():
-    """Of each layer that has any, its arrays in Caffe's layouts."""
+    """The arrays of each layer with weights, in Caffe's layouts."""
     rng = np.random.RandomState(0)
     shapes = {
         "conv1": [(4, 3, 3, 2), (4,)],
@@ -23,7 +23,7 @@ def weights():
 
 
 def model(weights, path, layers):
-    """Write the weights of layers: name, type, bottoms and top."""
+    """Write the weights of layers, given by name, type, bottoms and top."""
     net = get_caffe_pb().NetParameter(name="net")
     for name, kind, bottoms, top in layers:
         layer = net.layer.add(name=name, type=kind, bottom=bottoms, top=[top])

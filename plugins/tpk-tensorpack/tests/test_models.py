@@ -1,4 +1,4 @@
-"""Layers of tensorpack: what has no oracle, and what an author of layers meets. `oracle/` compares all of them."""
+"""tensorpack's layers: cases without an oracle, and custom layers. `oracle/` compares all layers."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Names that scripts of tensorpack's users import, each from where tensorpack documents it."""
+"""Names that public scripts import, each from its documented module."""
 
 from __future__ import annotations
 
 import importlib
 
-# All names that public repositories were seen to use, by module.
+# All names that public repositories use, by module.
 NAMES = """
 tensorpack: __git_version__ __version__ tfv1
 tensorpack.callbacks.base: Callback CallbackFactory
@@ -129,7 +129,7 @@ def can_be_imported(module, name):
             return True
         importlib.import_module(f"{module}.{name}")
     except ModuleNotFoundError as error:
-        # A module of tpk_tensorpack that is not there, and not one that it needs.
+        # A missing module of tpk_tensorpack, not a missing dependency.
         assert error.name.startswith("tpk_tensorpack"), error
         return False
     return True

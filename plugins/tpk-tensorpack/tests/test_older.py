@@ -1,4 +1,4 @@
-"""What scripts of tensorpack 0.1 to 0.8 write in another way; there is no tensorpack to compare with."""
+"""Interfaces of tensorpack 0.1 to 0.8; no old tensorpack runs here to compare with."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ POINTS = [[np.full([2, 1], n, np.float32)] for n in (1.0, 2.0)]
 
 
 class Model(tp.ModelDesc):
-    """The square of a variable times what comes in."""
+    """The square of a variable times the input."""
 
     def _get_inputs(self):
         return [tp.InputDesc(tf.float32, (None, 1), "x")]
@@ -70,7 +70,7 @@ def configure(**options):
 
 
 def expected(epochs, batches=((1.0,), (2.0,))):
-    """The weight after each epoch of steps on these batches, each the inputs of the towers."""
+    """Return the weight after each epoch of steps on these batches, each a list of the towers' inputs."""
     w, seen = 1.0, []
     for _ in range(epochs):
         for batch in batches:
@@ -181,7 +181,7 @@ def test_configurations_that_are_not_complete():
 
 
 class Predictions(tp.Callback):
-    """What predictors say, and which towers they are of."""
+    """Record the outputs of predictors, and their towers."""
 
     def _setup_graph(self):
         trainer = self.trainer
@@ -245,7 +245,7 @@ def test_an_older_model_predicts():
 
 
 class Twice(FeedfreeTrainerBase):
-    """Takes two steps in one, after what its user has made of the input."""
+    """Take two steps in one, on preprocessed input."""
 
     def __init__(self, config):
         self._input_source = tp.QueueInput(config.dataflow)
@@ -291,7 +291,7 @@ def test_feedfree_trainers():
 
 
 class OnTwo(MultiGPUTrainerBase, SingleCostFeedfreeTrainer):
-    """Averages costs over towers."""
+    """Average the costs of towers."""
 
     def _setup(self):
         super()._setup()

@@ -1,4 +1,4 @@
-"""The converter: what becomes of names, of whole scripts, and that these still do the same."""
+"""The converter: names, whole scripts, and that converted scripts behave the same."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tpk_tensorpack.port.__main__ import main
 import tpk
 
 SCRIPTS = Path(__file__).parent / "scripts"
-# Cheap ones, in which nothing is left to chance; `tests/oracle/test_converted.py` has all of them.
+# Fast deterministic scripts; `tests/oracle/test_converted.py` runs all of them.
 RUNS = [
     "resume.py",
     "resume.py,--load,train_log/resume/checkpoint,--from-epoch,3",
@@ -44,7 +44,7 @@ def converted(source):
     return conversion.code
 
 
-# Names, calls and imports.
+# Names, calls and imports
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def f(image):
     )
 
 
-# Classes.
+# Classes
 
 
 def test_a_callback_gets_tpks_hooks():
@@ -364,7 +364,7 @@ def test_a_callback_that_tpk_cannot_have_stays(body, reason):
     assert conversion.code.endswith(f"class Mine(Callback):\n{body}")
 
 
-# The training, its log and its directory.
+# The training run, its log and its directory
 
 TRAINING = """\
 from tensorpack import *
@@ -426,7 +426,7 @@ def test_a_trainer_stays_whose_steps_count_several_times(times, stays):
     )
     assert ("class GAN(TowerTrainer)" in code) == stays
     assert ("class GAN(tpk.TowerTrainer)" in code) != stays
-    # tpk's would be evaluated in the first of these runs only.
+    # tpk's would be evaluated only in the first of these runs.
     assert ("summaries = MergeAllSummaries(period=5)" in code) == stays
     assert ("summaries = tpk.MergeAllSummaries(period=5)" in code) != stays
 
@@ -453,7 +453,7 @@ def test_tensorflow_is_set_to_its_tf1_behaviour_where_that_is_needed():
     assert converted(theirs) == theirs
 
 
-# Marks and errors.
+# Marks and errors
 
 
 def test_what_has_no_equivalent_is_marked():
@@ -540,7 +540,7 @@ def test_the_command_writes_diffs_and_refuses(tmp_path, monkeypatch, capsys):
     assert "already been converted" in capsys.readouterr().err
 
 
-# Whole scripts.
+# Whole scripts
 
 
 def test_all_scripts_convert_without_a_mark_and_alike_each_time():
@@ -581,10 +581,10 @@ def test_converted_scripts_do_what_the_runner_has_them_do(tmp_path):
     compared = 0
     for stats in theirs.glob("train_log/**/stats.json"):
         converted = ours / stats.relative_to(theirs)
-        # One whose trainer stays tensorpack's writes what it wrote.
+        # A trainer that is kept still writes stats.json.
         rows = _rows(converted if converted.exists() else converted.with_suffix(".jsonl"))
         for row in json.loads(stats.read_text()):
-            # What tpk's queue does not report; see `InputMonitor`.
+            # Not reported by tpk's queue; see `InputMonitor`.
             row.pop("QueueInput/queue_size", None)
             own = rows[row["global_step"]]
             assert {name: own.get(name) for name in row} == pytest.approx(row, rel=1e-4, abs=1e-6), stats

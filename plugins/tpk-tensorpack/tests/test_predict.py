@@ -1,4 +1,4 @@
-"""Predictors, and exported models."""
+"""Predictors and exported models."""
 
 from __future__ import annotations
 

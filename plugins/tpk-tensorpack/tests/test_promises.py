@@ -1,4 +1,4 @@
-"""What the documentation of tensorpack promises and 0.11 does not keep is kept here, and listed in the README."""
+"""Documented features that fail in tensorpack 0.11 work here, and the README lists them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tpk_tensorpack.runner import PACKAGES
 SCRIPT = Path(__file__).with_name("promises.py")
 README = Path(__file__).parent.parent / "README.md"
 
-# The functions of a script, as the runner compiles it.
+# The functions of the script, compiled by the runner.
 _script = {"__name__": "promises"}
 exec(compiled(SCRIPT.read_bytes(), str(SCRIPT), PACKAGES), _script)
 

@@ -1,4 +1,4 @@
-"""A script from the command line, in a process of its own."""
+"""Run a script from the command line, in a separate process."""
 
 from __future__ import annotations
 

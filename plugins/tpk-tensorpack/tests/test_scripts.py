@@ -1,4 +1,4 @@
-"""Scripts as tensorpack's users write them, left as they are: that they run, and what they leave.
+"""Unmodified scripts in the style of tensorpack's users: they run, and write the expected files.
 
 `nox -s port_oracle` compares them with tensorpack itself, see `oracle/test_training.py`.
 """
@@ -17,7 +17,7 @@ import pytest
 
 SCRIPTS = Path(__file__).parent / "scripts"
 
-# As each in a process of its own would run, but that TensorFlow is imported once.
+# The same as separate processes, but TensorFlow is imported only once.
 RUN = """
 import sys
 import tensorflow as tf
@@ -31,13 +31,13 @@ for path, *arguments in [each.split(",") for each in sys.argv[1:]]:
 
 @attrs.frozen
 class Script:
-    """A script, and what it must leave.
+    """A script and its expected output.
 
     Attributes:
-        arguments: of each of its runs, in one directory.
+        arguments: the arguments of each of its runs, which share a directory.
         log: the name of its log directory, if it has one.
-        falls, rises: a statistic that is better at the end, whatever was drawn.
-        files: what it leaves, beside the log directory or in it.
+        falls, rises: a statistic that improves for any random draw.
+        files: the files it writes, next to the log directory or in it.
     """
 
     arguments: tuple[tuple[str, ...], ...] = ((),)
@@ -48,7 +48,7 @@ class Script:
 
 
 RUN_TWICE = ((), ("--load", "train_log/resume/checkpoint", "--from-epoch", "3"))
-# Those of one group share a process, and a directory.
+# Scripts of the same group share a process and a directory.
 GROUPS: list[dict[str, Script]] = [
     {
         "digits": Script(log="digits", falls="validation_cross_entropy_loss", files=("max-validation_accuracy.index",)),
@@ -90,12 +90,12 @@ GROUPS: list[dict[str, Script]] = [
 
 @pytest.fixture(scope="module")
 def directory_of(tmp_path_factory):
-    """A function of the number of a group: where its scripts have run."""
+    """A function that returns the directory of a group, after its scripts have run."""
     return functools.cache(lambda number: run_all(GROUPS[number], tmp_path_factory.mktemp("scripts")))
 
 
 def run_all(group, directory):
-    """Run the scripts of a group there, one after the other."""
+    """Run the scripts of a group in its directory."""
     runs = [
         ",".join([str(SCRIPTS / f"{name}.py"), *arguments])
         for name, script in group.items()

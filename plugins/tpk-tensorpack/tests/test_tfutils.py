@@ -1,4 +1,4 @@
-"""What knows TensorFlow: values of variables, sessions, gradients, names."""
+"""Values of variables, sessions, gradients and names."""
 
 from __future__ import annotations
 

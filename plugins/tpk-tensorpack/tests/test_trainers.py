@@ -1,4 +1,4 @@
-"""Trainers on several devices, builders of towers, and trainers of one's own."""
+"""Trainers on several devices, builders of towers, and custom trainers."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Model(tp.ModelDesc):
 
 
 class Variables(tp.Callback):
-    """Takes the values of all variables at the end, by their names."""
+    """Record the values of all variables at the end, by name."""
 
     def _after_epoch(self):
         every = v1.global_variables() + v1.local_variables()
@@ -91,12 +91,12 @@ def train(trainer, data=None, model=None, callbacks=(), **options):
 
 @pytest.fixture(scope="module")
 def one_tower():
-    """The variables after one tower has trained on pairs of batches as one."""
+    """Return the variables after one tower has trained on merged pairs of batches."""
     return train(tp.SimpleTrainer, pairs_of_batches())
 
 
 class Halved(tp.SyncMultiGPUTrainerReplicated):
-    """Halves its gradients, after it has doubled the cost."""
+    """Double the cost and halve the gradients."""
 
     def _make_get_grad_fn(self, input, get_cost_fn, get_opt_fn):
         get_gradients = super()._make_get_grad_fn(input, get_cost_fn, get_opt_fn)
@@ -104,7 +104,7 @@ class Halved(tp.SyncMultiGPUTrainerReplicated):
 
 
 class ByBuilder(tp.SingleCostTrainer):
-    """A trainer of one's own around a builder."""
+    """A custom trainer around a builder."""
 
     def __init__(self, builder):
         super().__init__()
@@ -180,7 +180,7 @@ def test_towers_do_not_wait_for_each_other():
     values = train(lambda: tp.AsyncMultiGPUTrainer(2), model=adam, callbacks=[updates])
     assert updates.of_towers[0] == STEPS
     assert len(updates.of_towers) == 2
-    # Adam counts every update, that of the other tower too.
+    # Adam counts every update, including the other tower's.
     total = np.log(values["async_apply_gradients/beta1_power"]) / np.log(0.9) - 1
     assert round(float(total)) == sum(updates.of_towers)
 
@@ -191,7 +191,7 @@ def test_gradients_of_towers_that_do_not_wait_are_scaled(scale):
     data = [next(batches())] * (STEPS * 2)
     gradient_descent = Model(lambda: v1.train.GradientDescentOptimizer(0.01))
     values = train(trainer, data, gradient_descent)
-    # Run together, both towers move the variables from where they are: as far as one, or twice.
+    # Both towers update the current variables: the result has moved by one update or by two.
     x, y = data[0]
     w = np.full([3, 1], 0.5, np.float32)
     first = w - 0.01 * (1 if scale else 2) * STEPS * 2 * x.T @ ((x @ w) - y[:, None]) / 4
@@ -313,7 +313,7 @@ def local_server():
 
 
 class ManyRuns(tp.TowerTrainer):
-    """A step is a run of one op, and one of another."""
+    """A step that runs two ops, one after the other."""
 
     def __init__(self, input):
         super().__init__()
@@ -332,7 +332,7 @@ class ManyRuns(tp.TowerTrainer):
 
 
 class FlowAndCallback(tp.DataFlow, tp.Callback):
-    """A flow that takes part in the training."""
+    """A data flow that is also a callback."""
 
     def __init__(self):
         self.calls = []
@@ -483,7 +483,7 @@ if sys.argv[1] == "worker" and sys.argv[2] == "0":
 
 
 def test_gradients_of_workers_are_summed_up(tmp_path):
-    """Both workers train on the same data, which is not divided: as one with twice the learning rate."""
+    """Both workers train on the same, undivided data, like one worker with twice the learning rate."""
     with reserved_cluster(workers=2, parameter_servers=1) as cluster:
         outputs, statuses = run_cluster(cluster, tmp_path)
     assert statuses == [0, 0, 0], "\n".join(each[-2000:] for each in outputs)
@@ -493,7 +493,7 @@ def test_gradients_of_workers_are_summed_up(tmp_path):
 
 
 def run_cluster(cluster, tmp_path):
-    """Run the processes to their end; return what they have written, and their exit statuses."""
+    """Wait for the processes; return their output and exit status."""
     (ps,) = cluster.parameter_servers
     source = WORKERS.format(tests=str(Path(__file__).parent), ps=ps, workers=list(cluster.workers))
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2"}

@@ -1,4 +1,4 @@
-"""Trainings: configurations, what they leave in the log directory, and how they go on."""
+"""Training runs: configurations, the files in the log directory, and resuming."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ POINTS = [[np.full([2, 1], n, np.float32)] for n in (1.0, 2.0)]
 
 
 class Model(tp.ModelDesc):
-    """The square of a variable times what comes in, whose derivative is known."""
+    """The square of a variable times the input, with a known derivative."""
 
     def inputs(self):
         return [tf.TensorSpec([None, 1], tf.float32, "x")]
@@ -57,7 +57,7 @@ def train(callbacks=(), **options):
 
 
 def costs_of(steps):
-    """What the model costs in each step, with data that comes again and again, by the formula."""
+    """Return the expected cost of each step, for data that repeats."""
     w, costs = 1.0, []
     for step in range(steps):
         x = 1.0 + step % 2
@@ -94,7 +94,7 @@ def test_what_a_training_leaves(log_dir):
 
 
 class TwoRuns(tp.SimpleTrainer):
-    """A trainer whose steps run their op twice."""
+    """A trainer that runs its op twice per step."""
 
     def run_step(self):
         for _ in range(2):
@@ -146,9 +146,9 @@ def test_a_training_goes_on_with_what_its_directory_holds(log_dir):
     assert trainer.global_step == 6
     stats = json.loads((log_dir / "stats.json").read_text())
     assert [each["epoch_num"] for each in stats] == [1, 2, 3]
-    # Its graph has the time in its name, and is not of a later step.
+    # The name of its graph contains the time, and is not from a later step.
     assert not (log_dir / "kept-1").exists()
-    # The averages are those of this training alone.
+    # The averages cover only this training run.
     assert stats[-1]["cost"] == pytest.approx(averages_of(costs_of(6)[4:])[-1], rel=1e-5)
 
 

@@ -1,4 +1,4 @@
-"""tensorpack's `utils`: the log and its directory, memories of results, statistics, threads and processes, files."""
+"""tensorpack's `utils`: the log and its directory, memoization, statistics, threads and processes, files."""
 
 from __future__ import annotations
 

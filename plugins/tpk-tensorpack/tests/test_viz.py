@@ -1,4 +1,4 @@
-"""Pictures of images, and what is known of GPUs."""
+"""Visualization of images, and information about GPUs."""
 
 from __future__ import annotations
 

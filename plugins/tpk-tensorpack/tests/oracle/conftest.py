@@ -1,4 +1,4 @@
-"""Runs of a script with tensorpack 0.11 and with what stands in for it, each in a process of its own."""
+"""Run scripts with tensorpack 0.11 and with this package, each in a separate process."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ pytest.register_assert_rewrite("scripts_compared")
 
 @pytest.fixture(scope="session")
 def with_tensorpack():
-    """A function that runs a script with tensorpack, in a directory."""
+    """A function that runs a script with tensorpack in a directory."""
     return lambda directory, *arguments: _run([HERE / "with_tensorpack.py", *arguments], directory)
 
 
 @pytest.fixture(scope="session")
 def with_tpk():
-    """A function that runs a script with what stands in for it, in a directory."""
+    """A function that runs a script with this package in a directory."""
     return lambda directory, *arguments: _run(["-m", "tpk_tensorpack", *arguments], directory)
 
 
 @pytest.fixture
 def start(tmp_path):
-    """A function that starts a script with tensorpack (`"theirs"`) or without (`"ours"`), until the test is over."""
+    """A function that starts a script with tensorpack ("theirs") or without ("ours"), and ends it after the test."""
     started = []
 
     def start(whose, *arguments):
@@ -43,7 +43,7 @@ def start(tmp_path):
 
 @pytest.fixture(scope="session")
 def sides(request, tmp_path_factory):
-    """All scripts of the tests that were chosen have run, on the sides that these compare."""
+    """The results of all scripts that the selected tests need, run on the sides that these compare."""
     from scripts_compared import TABLE, Sides
 
     compared = {"test_training": ("theirs", "ours"), "test_converted": ("ours", "converted")}

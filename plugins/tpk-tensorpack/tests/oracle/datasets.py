@@ -1,7 +1,7 @@
-"""What readers of data sets deliver, of small files in the published formats.
+"""Datapoints of the data set readers, from small files in the published formats.
 
 A tensorpack script: `python datasets.py OUT.npz` with tensorpack, `python -m tpk_tensorpack datasets.py OUT.npz` with
-what stands in for it; `TENSORPACK_DATASET` names the directory of the files.
+this package; `TENSORPACK_DATASET` is the directory of the files.
 """
 
 import os
@@ -17,7 +17,7 @@ results = {}
 
 
 def keep(name, df, epochs=2, limit=100):
-    """Keep the datapoints, their types, and the length."""
+    """Record the datapoints, their types, and the length."""
     df.reset_state()
     results[f"{name} length"] = len(df)
     for epoch in range(epochs):

@@ -1,7 +1,7 @@
-"""Data flows from one seed, files that are exchanged, and data flows sent by ZeroMQ.
+"""Seeded data flows, exchanged files, and data flows sent over ZeroMQ.
 
-A tensorpack script, by what it is asked for: `flows OUT.npz` runs flows; `write DIR` and `read DIR OUT.npz` files;
-`send ADDRESS` and `receive ADDRESS OUT.npz`.
+A tensorpack script with several commands: `flows OUT.npz` runs flows, `write DIR` and `read DIR OUT.npz` exchange
+files, and `send ADDRESS` and `receive ADDRESS OUT.npz` use ZeroMQ.
 """
 
 import sys
@@ -68,7 +68,7 @@ FLOWS = {
     "cached": lambda: CacheData(source(True), shuffle=True),
     "fake": lambda: FakeData([[2, 3], [2]], 4, random=True, dtype=["float32", "int64"], domain=[(-1, 1), (0, 9)]),
     "fake fixed": lambda: FakeData([[2]], 3, random=False),
-    # Where several work, the order is anybody's.
+    # Several workers deliver datapoints in any order.
     "threads": lambda: MultiThreadMapData(source(), 2, lambda point: [point[0] * 3], buffer_size=4, strict=True),
     "processes": lambda: MultiProcessMapDataZMQ(source(), 2, lambda point: [point[0] * 3], buffer_size=4, strict=True),
     "worker": lambda: MultiProcessRunnerZMQ(source(), 1),
@@ -136,7 +136,7 @@ def read(directory, path):
     results = {}
     for shuffle in (False, True):
         for name, make in flows_of(directory, shuffle).items():
-            # tensorpack opens an LMDB once in a process.
+            # tensorpack opens an LMDB only once per process.
             if name != "LMDB" or shuffle:
                 fix_rng_seed(7)
                 keep(results, f"{name}, {shuffle}", make())

@@ -1,7 +1,7 @@
-"""All augmentors, with the same random numbers: pictures, coordinates, and what they say of themselves.
+"""All augmentors with the same random numbers: images, coordinates and representations.
 
 A tensorpack script: `python images.py OUT.npz` with tensorpack, `python -m tpk_tensorpack images.py OUT.npz` with what
-stands in for it.
+this package.
 """
 
 import sys
@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 from tensorpack.dataflow import ImageFromFile, imgaug
 
-# tensorpack gives OpenCV numbers that it does not take any longer.
+# tensorpack passes numbers that current OpenCV rejects.
 rotation_matrix = cv2.getRotationMatrix2D
 cv2.getRotationMatrix2D = lambda center, angle, scale: rotation_matrix(
     tuple(map(float, center)), float(angle), float(scale)
@@ -83,9 +83,9 @@ AUGMENTORS = {
         [imgaug.ResizeShortestEdge(24), imgaug.RandomCrop(20), flip, imgaug.Brightness(30), imgaug.Shift(0.2)]
     ),
 }
-# Of gray images, tensorpack's JpegNoise makes colored ones.
+# tensorpack's JpegNoise turns gray images into color images.
 COLORED = ("Hue", "JpegNoise", "Lighting", "Saturation", "ColorSpace", "Grayscale", "Contrast gray")
-# The coordinates of these are nobody's in tensorpack.
+# tensorpack does not transform these coordinates.
 WITHOUT_COORDS = ("CenterPaste", "RandomPaste")
 
 rng = np.random.RandomState(0)
@@ -100,7 +100,7 @@ IMAGES = {
 
 
 def with_random_numbers(augmentor, seed):
-    """Give an augmentor, and those within it, random numbers of this seed."""
+    """Seed an augmentor and its nested augmentors."""
     augmentor.rng = np.random.RandomState(seed)
     for within in [getattr(augmentor, "aug", None), *(getattr(augmentor, "aug_lists", None) or ())]:
         if within is not None:

@@ -1,7 +1,7 @@
-"""Layers, each in a graph of its own: outputs, gradients, variables before and after updates, names.
+"""Layers, each in a separate graph: outputs, gradients, variables before and after updates, names.
 
 A tensorpack script: `python layers.py OUT.npz` with tensorpack, `python -m tpk_tensorpack layers.py OUT.npz` with what
-stands in for it.
+this package.
 """
 
 import sys

@@ -1,9 +1,9 @@
-"""Runs several scripts one after the other, with tensorpack 0.11, with what stands in for it, or converted to tpk's
-names, such that all draw the same, and writes down what each step has cost.
+"""Run several scripts with the same random draws, and record the cost of each step: with tensorpack 0.11, with this
+package, or converted to tpk's names.
 
-`python run_compared.py theirs|ours|converted table.json`, in the directory that gets one for each script. The table is
-a list of `{"name": …, "runs": [[script, *arguments], …], "costs": [names of tensors]}`. A script that fails leaves
-`error.txt`.
+`python run_compared.py theirs|ours|converted table.json` creates a directory for each script in the current directory.
+The table is a list of `{"name": …, "runs": [[script, *arguments], …], "costs": [names of tensors]}`. A script that
+fails leaves `error.txt`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _drawn: WeakKeyDictionary = WeakKeyDictionary()
 
 
 def seeds(op_seed):
-    """Seeds that do not depend on how many ops a graph has: an initializer has those of its variable, and what draws
-    in each step those of its number.
+    """Return seeds that are independent of the number of ops in a graph: initializers use the name of the variable, and
+    other ops are numbered.
     """
     graph = ops.get_default_graph()
     scope = graph.get_name_scope()
@@ -41,15 +41,15 @@ def seeds(op_seed):
 
 
 def record_costs(callback, trainer, hook="_{}"):
-    """Have each training write the costs of its steps.
+    """Make each training run write the costs of its steps.
 
     Args:
-        callback: the base of callbacks.
-        trainer: the base of trainers.
-        hook: how callbacks spell the name of a hook.
+        callback: the base class of callbacks.
+        trainer: the base class of trainers.
+        hook: the format of hook names.
 
     Returns:
-        A list, to be set to the names of tensors that are costs, and the list of what was recorded.
+        A list to fill with the names of cost tensors, and the list of recorded costs.
     """
     names, found = [], []
 
@@ -60,7 +60,7 @@ def record_costs(callback, trainer, hook="_{}"):
         return tf.compat.v1.train.SessionRunArgs(self.tensors)
 
     def after_run(self, run_context, run_values):
-        # Which tower has which batch is up to the runtime.
+        # The runtime decides which tower gets which batch.
         found.append([sorted(costs) for costs in run_values.results])
 
     hooks = {hook.format(each.__name__): each for each in (setup_graph, before_run, after_run)}
@@ -75,7 +75,7 @@ def record_costs(callback, trainer, hook="_{}"):
 
 
 def run_converted(path, arguments):
-    """Convert a script, and run it as plain Python."""
+    """Convert a script and run it as plain Python."""
     script = Path("scripts", Path(path).name)
     script.parent.mkdir(exist_ok=True)
     script.write_text(code(path))
@@ -87,12 +87,12 @@ def run_converted(path, arguments):
 
 @functools.cache
 def code(path):
-    """Return the source of a script, converted."""
+    """Return the converted source of a script."""
     return importlib.import_module("tpk_tensorpack.port").convert(Path(path).read_text(), path).code
 
 
 def main(whose, table):
-    """Run them."""
+    """Run the scripts."""
     random_seed.get_seed = seeds
     rows = json.loads(Path(table).read_text())
     package = "tensorpack" if whose == "theirs" else "tpk_tensorpack"
@@ -105,7 +105,7 @@ def main(whose, table):
         run_script = importlib.import_module("tpk_tensorpack.runner").run_script
     else:
         run_script = run_converted
-        # There is no way back from TensorFlow's TF1 behaviour, which some of them set.
+        # Some of them enable TensorFlow 1 behavior, which cannot be disabled.
         rows.sort(key=lambda row: "disable_v2_behavior" in code(row["runs"][0][0]))
     fix_rng_seed = importlib.import_module(f"{package}.utils.utils").fix_rng_seed
     if whose == "converted":
@@ -134,7 +134,7 @@ def main(whose, table):
 
 if __name__ == "__main__":
     main(sys.argv[1], sys.argv[2])
-    # Threads of scripts may wait for ever for each other; but processes are to end.
+    # Threads of scripts may wait for each other forever, but the process must exit.
     sys.stdout.flush()
     atexit._run_exitfuncs()
     os._exit(0)

@@ -1,4 +1,4 @@
-"""The scripts, what of each is compared, what has run them, and how what they leave is compared."""
+"""The scripts to compare, how to run them, and how to compare their results."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def names(text):
 
 @attrs.frozen
 class Row:
-    """A script, and what of it is compared.
+    """A script and its comparisons.
 
     Attributes:
         runs: the arguments of each of its runs, in one directory.
-        costs: the tensors in a tower that have to be the same in each of the first steps.
-        values: whether statistics, variables and arrays have to have the same values.
-        unequal: patterns of those that do not, although `values` is set.
-        apart: patterns of variables, statistics, tags and files that only one of both has.
-        process: those of one run in the same process; a script that starts processes or threads has one for itself.
-        without_oracle: why tensorpack 0.11 does not run it, if that is so.
+        costs: the tensors in a tower that must be the same in each of the first steps.
+        values: whether statistics, variables and arrays must have the same values.
+        unequal: patterns of values that may differ, although `values` is set.
+        apart: patterns of variables, statistics, tags and files that only one side has.
+        process: scripts with the same value run in the same process; scripts that start processes or threads run alone.
+        without_oracle: why tensorpack 0.11 cannot run it, if it cannot.
     """
 
     runs: tuple[tuple[str, ...], ...] = ((),)
@@ -46,26 +46,26 @@ class Row:
     without_oracle: str = ""
 
 
-# With one thread, what draws in a loop of the graph, or reads what is updated, has an order; but queues may block it.
+# With one thread, draws in a loop and reads of updated variables have a fixed order, but queues may block it.
 IN_ORDER = "in order"
 
 
-# Of several towers, tensorpack's first one may have either batch, so its statistics are those of either.
+# In tensorpack, the first of several towers may get either batch, so its statistics vary.
 TABLE = {
-    # Simulators play as fast as they can.
+    # The number of simulator steps depends on timing.
     "actor_critic": Row(values=False, process="actor_critic"),
-    # Towers update the same variables as they come.
+    # The order in which towers update the shared variables varies.
     "async_towers": Row(values=False),
     "autoresume": Row(((), ("--epochs", "3")), costs="cost"),
-    # What the worker draws depends on the number of its process; tensorpack reads nothing but the whole CIFAR-10.
+    # The worker's draws depend on its process ID; tensorpack reads only the complete CIFAR-10.
     "cifar": Row((("--make-data", "10000", "--processes", "1"),), values=False, process="cifar"),
-    # Dropout draws from what is in two variables.
+    # Dropout draws from the state in two variables.
     "convnet": Row(values=False, apart="tpk_random_seed tpk_further_runs"),
     "detection": Row(),
     "digits": Row(costs="total_cost"),
     "dqn": Row(costs="cost"),
     "export": Row(),
-    # tensorpack's optimizer counts all steps, ours those that are accumulated.
+    # tensorpack's optimizer counts all steps, and ours counts accumulated steps.
     "fine_tune": Row(costs="cost", apart="AccumGrad/counter fc/W/AccumGrad/counter", process=IN_ORDER),
     "gan": Row(costs="GAN_loss/g_loss GAN_loss/d_loss"),
     "gan_towers": Row(costs="GAN_loss/g_loss GAN_loss/d_loss", unequal="GAN_loss/*"),
@@ -75,21 +75,21 @@ TABLE = {
     "inference": Row(
         costs="cost", unequal="cost error error5", apart="tower1/* *InferenceRunner/QueueInput/queue_size"
     ),
-    # Dropout draws from a seed of its own.
+    # Dropout draws from its own seed.
     "keras_model": Row(
         values=False, without_oracle="it ends the process while it builds a tower of Keras layers on TensorFlow 2"
     ),
-    # Dropout draws from other sources.
+    # Dropout draws from different sources.
     "lstm": Row(values=False),
     "multi_tower": Row(costs="cost", unequal="cost train_error validation_* bn/*/EMA learning_rate", apart="tower1/*"),
-    # Dropout draws from what is in two variables.
+    # Dropout draws from the state in two variables.
     "old_style": Row(values=False, without_oracle="it was written for 0.5; TrainConfig has no nr_tower"),
     # Threads map the data in any order.
     "own_data": Row(values=False),
-    # What dropout draws within a loop is in the order in which its iterations happen to run.
+    # Dropout in a loop draws in the order in which the iterations run.
     "ptb": Row(costs="cost", values=False, process=IN_ORDER),
     "residual": Row(costs="cost", unequal="learning_rate"),
-    # Setters stand behind the saver, so tensorpack saves what they have not set yet.
+    # The setters come after the saver, so tensorpack saves the old values.
     "resume": Row(
         ((), ("--load", "train_log/resume/checkpoint", "--from-epoch", "3")), costs="cost", unequal="learning_rate"
     ),
@@ -104,11 +104,11 @@ TABLE = {
 
 
 class Sides:
-    """What the scripts have left: with tensorpack (`theirs`), without (`ours`), and `converted` to tpk's names.
+    """The results of the scripts: with tensorpack (`theirs`), without (`ours`), and `converted` to tpk's names.
 
     Args:
-        directory: gets all that.
-        rows: those that run on each side, by its name.
+        directory: the directory for the results.
+        rows: the scripts to run on each side.
     """
 
     def __init__(self, directory, rows):
@@ -149,7 +149,7 @@ class Sides:
                 process.wait()
 
     def of(self, name, *sides):
-        """The directories of a script on these sides; if it has failed on one of them, that is an error."""
+        """Return the directories of a script on these sides; raise an error if it failed on one of them."""
         directories = [self._directory / whose / name for whose in sides]
         for directory in directories:
             error = directory / "error.txt"
@@ -162,7 +162,7 @@ def check_costs(expected, found):
     expected, found = (np.load(directory / "costs.npy") for directory in (expected, found))
     assert expected.shape == found.shape
     assert len(expected) >= 6 and np.isfinite(expected).all()
-    # What is lost where large numbers cancel each other is not ours to keep.
+    # Large numbers cancel each other, which loses precision on both sides.
     np.testing.assert_allclose(found[:STEPS], expected[:STEPS], rtol=1e-4, atol=1e-6)
 
 
@@ -185,13 +185,13 @@ def check_arrays(row, theirs, ours):
 
 
 def compared(row, found, *unequal):
-    """The names of those that have to have the same values."""
+    """Return the names whose values must be the same."""
     patterns = [*row.unequal, *unequal]
     return [name for name in found if row.values and not any(fnmatch.fnmatch(name, each) for each in patterns)]
 
 
 def in_both(row, found):
-    """Those that both have to have."""
+    """Return the names that both sides must have."""
     kept = [name for name in found if not any(fnmatch.fnmatch(name, each) for each in row.apart)]
     return {name: found[name] for name in kept} if isinstance(found, dict) else set(kept)
 
@@ -202,7 +202,7 @@ def variables(path):
 
 
 def tags(directory):
-    """What the event files hold: the kinds of values, and the steps, of each tag."""
+    """Return the kinds of values and the steps of each tag in the event files."""
     found = {}
     for path in sorted(glob.glob(f"{glob.escape(str(directory))}/events*")):
         for event in tf.compat.v1.train.summary_iterator(path):

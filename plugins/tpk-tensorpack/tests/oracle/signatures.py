@@ -1,4 +1,4 @@
-"""Prints what can be called in a package, and with which parameters, as JSON: a dictionary of names within it.
+"""Print the callables of a package and their parameters as JSON: a dictionary by name.
 
 `python signatures.py tensorpack`, or `tpk_tensorpack`.
 """
@@ -15,7 +15,7 @@ os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 
 
 def main(package):
-    """Print the parameters of all that the modules of a package export."""
+    """Print the parameters of all objects that the modules of a package export."""
     if package == "tensorpack":
         import numpy
 
@@ -26,28 +26,28 @@ def main(package):
             value = getattr(module, exported, None)
             if not callable(value) or getattr(value, "__module__", "").partition(".")[0] not in OURS:
                 continue
-            # What a package exports is described where it is defined.
+            # The exports of a package are described in their modules.
             found.update(
                 {f"{name}.{exported}": None}
                 if hasattr(module, "__path__")
                 else parameters_of(f"{name}.{exported}", value)
             )
     print("\n" + json.dumps(found), flush=True)
-    os._exit(0)  # Some of the libraries that were imported crash now and then when they are torn down.
+    os._exit(0)  # Some of the imported libraries occasionally crash at exit.
 
 
-# Some of what scripts of tensorpack call is tpk's own.
+# Some names that tensorpack scripts call are tpk's own.
 OURS = ("tensorpack", "tpk_tensorpack", "tpk")
 
 
 def modules_of(package):
-    """The modules with an `__all__`; those of tensorpack that cannot be imported today are no module of it."""
+    """Return the modules with an `__all__`, without those of tensorpack that can no longer be imported."""
     for info in pkgutil.iter_modules(package.__path__):
         yield from imported(package.__name__, info.name)
 
 
 def imported(package, name):
-    """The module, if it has an `__all__`."""
+    """Return the module if it has an `__all__`."""
     skipped = ("runner", "port", "user_ops", "__main__")
     if name.partition(".")[0] in skipped:
         return
@@ -63,7 +63,7 @@ def imported(package, name):
 
 
 def parameters_of(name, value):
-    """The parameters of a function, or of a class and of its own public methods, by name."""
+    """Return the parameters of a function, or of a class and the public methods that it defines, by name."""
     found = {name: described(value, 0)}
     if inspect.isclass(value):
         members = vars(value) if value.__module__.startswith("tensorpack") else dir(value)
@@ -76,7 +76,7 @@ def parameters_of(name, value):
 
 
 def described(value, skipped):
-    """Name, kind and default of each parameter; None if that cannot be known."""
+    """Return the name, kind and default of each parameter, or None if they are unknown."""
     try:
         parameters = list(inspect.signature(value).parameters.values())[skipped:]
     except (TypeError, ValueError):
@@ -85,7 +85,7 @@ def described(value, skipped):
 
 
 def default_of(parameter):
-    """The default as text, without addresses; None if there is none."""
+    """Return the default as text, without addresses, or None if the parameter is required."""
     if parameter.default is parameter.empty:
         return None
     return re.sub(r" at 0x\w+", "", repr(parameter.default))

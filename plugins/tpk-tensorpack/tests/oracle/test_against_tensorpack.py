@@ -1,6 +1,6 @@
-"""The same scripts with tensorpack 0.11 and with what stands in for it, each a process of its own.
+"""The same scripts with tensorpack 0.11 and with this package, in separate processes.
 
-`nox -s port_oracle` runs them in one environment, on TensorFlow 2.15 and NumPy 1.26: there tensorpack still starts.
+`nox -s port_oracle` runs them in one environment with TensorFlow 2.15 and NumPy 1.26, where tensorpack still starts.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ pytest.importorskip("tensorpack", reason="the oracle, tensorpack 0.11, is not in
 
 @pytest.mark.parametrize("script", ["layers.py", "tools.py", "images.py"])
 def test_results_are_those_of_tensorpack(script, tmp_path, with_tensorpack, with_tpk):
-    """Of layers: variables, outputs, gradients and updates. Of tools: values, predictions, pictures. Of images: those
-    that augmentors make, and coordinates in them.
+    """For layers: variables, outputs, gradients and updates. For tools: values, predictions and images. For augmentors:
+    images and coordinates.
     """
     with_tensorpack(tmp_path, HERE / script, "theirs.npz")
     with_tpk(tmp_path, HERE / script, "ours.npz")

@@ -1,8 +1,8 @@
-"""The scripts, converted to tpk's names and run as plain Python: what they give is what the runner gives.
+"""Scripts converted to tpk's names and run as plain Python have the same results as with the runner.
 
-Both draw the same; so the costs of the first steps are the same, and what is in the log directory: the names of
-statistics, the tags of events, the variables in each checkpoint (name, shape, type), the steps of all that; and their
-values, where nothing but the seeds decides on them.
+Both use the same random draws. Therefore the costs of the first steps are the same, and the contents of the log
+directory: the names of statistics, the tags of events, the variables in each checkpoint (name, shape, type), and their
+steps; and also their values, if only the seeds determine them.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from scripts_compared import TABLE, Row, check_arrays, check_costs, compared, in
 pytest.importorskip("tensorpack", reason="it runs where the oracle does; nox -s port_oracle has it")
 pytest.importorskip("libcst", reason="the converter, the extra port, wants libcst")
 
-# What differs by design in all scripts, and in one of them; see the section on the converter in the README.
+# Intended differences, in all scripts and in single ones; see the section on the converter in the README.
 APART = "QueueInput/queue_size */QueueInput/queue_size"
 UNEQUAL = "Throughput*"
 DIFFERENCES = {
-    # A training that tpk resumes goes on as if nothing had stopped it: what is done before it is not done again.
+    # A training run that tpk resumes continues as if it had never stopped: actions before training are not repeated.
     "autoresume": Row(costs="cost", unequal="runs"),
-    # Dropout draws from the same sources, other than with tensorpack.
+    # Dropout draws from the same sources, unlike with tensorpack.
     "lstm": Row(),
-    # The iterations of a loop draw for dropout in the order in which they happen to run, in this graph in another one.
+    # Dropout draws in the order in which the iterations of a loop run, which differs in this graph.
     "ptb": Row(values=False),
 }
 
 
 def row_of(name):
-    """What of a script is compared: here, towers take their data in the same order on both sides."""
+    """What to compare for a script: here, towers get their data in the same order on both sides."""
     row = DIFFERENCES.get(name, Row(values=TABLE[name].values, costs=" ".join(TABLE[name].costs)))
     return attrs.evolve(row, costs=" ".join(row.costs), unequal=" ".join([UNEQUAL, *row.unequal]), apart=APART)
 
@@ -58,8 +58,8 @@ def test_steps_of_a_converted_script_cost_the_same(sides, name):
 
 
 def check_statistics(row, ours, converted):
-    """Compare what was reported at each step; tpk reports some more."""
-    # A trainer that has stayed tensorpack's writes what tensorpack's writes.
+    """Compare the statistics of each step; tpk reports additional ones."""
+    # A trainer that is kept still writes stats.json.
     lines = converted.with_suffix(".jsonl")
     reports = (
         json.loads(converted.read_text()) if converted.exists() else map(json.loads, lines.read_text().splitlines())
@@ -76,7 +76,7 @@ def check_statistics(row, ours, converted):
 
 
 def check_checkpoint(row, ours, converted):
-    """Compare the variables of two checkpoints; those of the best have the step behind their name in tpk."""
+    """Compare the variables of two checkpoints; in tpk, the file names of the best model end with the step."""
     if not converted.exists():
         (converted,) = converted.parent.glob(f"{converted.stem}-*.index")
     expected, found = (variables(str(path).removesuffix(".index")) for path in (ours, converted))

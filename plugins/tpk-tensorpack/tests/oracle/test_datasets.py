@@ -1,4 +1,4 @@
-"""Readers of data sets, with tensorpack and with what stands in for it, of the same files."""
+"""Readers of data sets, with tensorpack and with this package, on the same files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytest.importorskip("tensorpack", reason="the oracle, tensorpack 0.11, is not in
 
 SCRIPT = Path(__file__).parent / "datasets.py"
 
-# What tensorpack makes of caffe.proto with protoc: of it, what the mean image needs.
+# The part of protoc's output for caffe.proto that the mean image needs.
 CAFFE_PB2 = """
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
@@ -30,7 +30,7 @@ CAFFE_PB2 = """
 
 def test_readers_deliver_what_those_of_tensorpack_do(tmp_path, with_tensorpack, with_tpk, monkeypatch):
     data = tmp_path / "data"
-    # Of CIFAR, tensorpack expects as many images as were published.
+    # tensorpack's CIFAR expects the published number of images.
     write_all(data, cifar=10000)
     (data / "caffe").mkdir()
     (data / "caffe/caffe_pb2.py").write_text(textwrap.dedent(CAFFE_PB2))

@@ -1,4 +1,4 @@
-"""Data flows with tensorpack and with what stands in for it: what they deliver, and what they exchange."""
+"""Data flows with tensorpack and with this package: their datapoints, and their exchange of data."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_each_reads_the_files_of_the_other(tmp_path, with_tensorpack, with_tpk, 
                     transaction.put(key, b"" if key == b"c" else key * 3)
     for whose in ("theirs", "ours"):
         (tmp_path / whose).mkdir()
-    # What tensorpack makes of caffe.proto with protoc.
+    # The output of protoc for caffe.proto.
     (tmp_path / "caffe").mkdir()
     (tmp_path / "caffe/caffe_pb2.py").write_text(
         "from tpk_tensorpack.utils.loadcaffe import get_caffe_pb\nDatum = get_caffe_pb().Datum\n"

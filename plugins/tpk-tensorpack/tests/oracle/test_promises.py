@@ -1,4 +1,4 @@
-"""What the documentation of tensorpack promises: 0.11 does not keep it, or there would be nothing to tell."""
+"""Documented features that are listed as failing in tensorpack 0.11 do fail there."""
 
 from __future__ import annotations
 

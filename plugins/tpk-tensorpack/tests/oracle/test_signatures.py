@@ -1,7 +1,6 @@
-"""What can be called in tensorpack 0.11 can be called here with the same arguments.
+"""Every callable of tensorpack 0.11 exists here and accepts the same arguments.
 
-What is optional here and has no counterpart there is no difference, nor is an argument that is required there and has a
-default here.
+Additional optional parameters are allowed, and required parameters may have a default.
 """
 
 from __future__ import annotations
@@ -18,51 +17,51 @@ pytest.importorskip("tensorpack", reason="the oracle, tensorpack 0.11, is not in
 
 SCRIPT = Path(__file__).parent / "signatures.py"
 
-# What differs, by regular expressions, and why.
+# Intended differences, as regular expressions, and their reasons.
 DIFFERENT = {
-    r"callbacks.base.Callback.(before|after)_(train|epoch|run)": "the hooks without underscore are those of tpk",
+    r"callbacks.base.Callback.(before|after)_(train|epoch|run)": "the hooks without underscore are tpk's",
     r"callbacks.base.Callback.trigger_(step|epoch)": "likewise",
-    r"callbacks.hooks.CallbackToHook.(before|after)_run": "those of TensorFlow's hooks, by its names",
-    r"callbacks.inference.Inferencer.get_fetches": "a runner gives it the tower; `_get_fetches` takes nothing",
-    r"callbacks.monitor.\w+.process_(scalar|image|event)": "whoever reports gives the value by position",
-    r"callbacks.monitor.Monitors.put_(scalar|image|event)": "the second parameter is called as in tpk",
-    r"callbacks.param.\w+.set_value": "whoever sets gives the value by position",
-    r"dataflow.imgaug.\w+.\w+.get_transform": "the image is given by position; some make no use of it",
-    r"input_source.input_source_base.InputSource.setup": "its parameter is called as in tpk",
-    r"models.regularize.l2_regularizer": "that of tensorpack on TensorFlow 2 names its parameter in another way",
-    r"tfutils.gradproc.GradientProcessor.process": "its parameter is called as in tpk",
-    r"tfutils.tower.BaseTowerContext": "nobody makes one: it is the base of those of training and of inference",
+    r"callbacks.hooks.CallbackToHook.(before|after)_run": "the names in TensorFlow's hooks",
+    r"callbacks.inference.Inferencer.get_fetches": "a runner passes the tower; `_get_fetches` takes no arguments",
+    r"callbacks.monitor.\w+.process_(scalar|image|event)": "the value is passed positionally",
+    r"callbacks.monitor.Monitors.put_(scalar|image|event)": "the second parameter has its name in tpk",
+    r"callbacks.param.\w+.set_value": "the value is passed positionally",
+    r"dataflow.imgaug.\w+.\w+.get_transform": "the image is passed positionally; some ignore it",
+    r"input_source.input_source_base.InputSource.setup": "the parameter has its name in tpk",
+    r"models.regularize.l2_regularizer": "tensorpack's has a different parameter name on TensorFlow 2",
+    r"tfutils.gradproc.GradientProcessor.process": "the parameter has its name in tpk",
+    r"tfutils.tower.BaseTowerContext": "a base class that is not instantiated directly",
     r"tfutils.tower.TowerFunc(Wrapper)?": "the second parameter has a name here",
 }
 
-# What is not here, and why.
+# Missing names, and why.
 MISSING = {
-    "callbacks.group.Callbacks.get_hooks": "trainers do it",
-    "callbacks.group.Callbacks.trigger_step": "trainers do it",
-    "callbacks.hooks.TFLocalCLIDebugHook.add_tensor_filter": "the class raises an error that says what to use",
+    "callbacks.group.Callbacks.get_hooks": "the trainer does this",
+    "callbacks.group.Callbacks.trigger_step": "the trainer does this",
+    "callbacks.hooks.TFLocalCLIDebugHook.add_tensor_filter": "the class raises an error that names alternatives",
     "callbacks.inference_runner.DataParallelInferenceRunner.register_hook": "hooks are callbacks",
     "callbacks.inference_runner.InferenceRunnerBase.register_hook": "hooks are callbacks",
-    "callbacks.monitor.CometMLMonitor.process_image": "the class raises an error that says what to use",
-    "callbacks.monitor.CometMLMonitor.process_scalar": "the class raises an error that says what to use",
-    "callbacks.monitor.MonitorBase.process": "monitors do it",
-    "callbacks.prof.GPUUtilizationTracker.worker": "of its implementation",
-    "callbacks.trigger.PeriodicCallback.predicate": "of its implementation",
-    "dataflow.remote.RemoteDataZMQ.bind_or_connect": "of its implementation",
-    "input_source.input_source.QueueInput.refill_queue": "an evaluation takes each pass apart",
-    "input_source.input_source.ZMQInput.to_dataset": "it needs an op that is to be compiled",
-    "input_source.input_source_base.InputSource.cached_name_scope": "of its implementation",
+    "callbacks.monitor.CometMLMonitor.process_image": "the class raises an error that names alternatives",
+    "callbacks.monitor.CometMLMonitor.process_scalar": "the class raises an error that names alternatives",
+    "callbacks.monitor.MonitorBase.process": "each monitor does this",
+    "callbacks.prof.GPUUtilizationTracker.worker": "an implementation detail",
+    "callbacks.trigger.PeriodicCallback.predicate": "an implementation detail",
+    "dataflow.remote.RemoteDataZMQ.bind_or_connect": "an implementation detail",
+    "input_source.input_source.QueueInput.refill_queue": "evaluations separate the passes",
+    "input_source.input_source.ZMQInput.to_dataset": "it needs an op that has to be compiled",
+    "input_source.input_source_base.InputSource.cached_name_scope": "an implementation detail",
     "input_source.input_source_base.InputSource.get_callbacks": "setup() returns them",
-    "input_source.input_source_base.InputSource.setup_done": "of its implementation",
+    "input_source.input_source_base.InputSource.setup_done": "an implementation detail",
     "input_source.input_source_base.InputSource.size": "a property",
-    "train.base.Trainer.initialize_hooks": "initialize() does it",
-    "train.trainers.HorovodTrainer.allreduce": "the strategy does it",
-    "train.trainers.HorovodTrainer.broadcast": "the strategy does it",
+    "train.base.Trainer.initialize_hooks": "initialize() does this",
+    "train.trainers.HorovodTrainer.allreduce": "the strategy does this",
+    "train.trainers.HorovodTrainer.broadcast": "the strategy does this",
 }
 
 
 @pytest.fixture(scope="module")
 def both():
-    """What can be called in each of the two packages."""
+    """Return the callables of the two packages."""
     return [signatures(package) for package in ("tensorpack", "tpk_tensorpack")]
 
 
@@ -87,7 +86,7 @@ def test_parameters_are_those_of_tensorpack(both):
 
 
 def takes_as_much(theirs, ours):
-    """Whether what can be called with the one parameters can be called with the others, too, and means the same."""
+    """Return whether every call that fits the first parameters also fits the second, with the same meaning."""
     if theirs is None or ours is None or [kind for _, kind, _ in theirs] == ["VAR_POSITIONAL", "VAR_KEYWORD"]:
         return True
     if len(theirs) > len(ours):

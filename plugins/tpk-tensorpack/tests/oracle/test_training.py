@@ -1,9 +1,9 @@
-"""The scripts with tensorpack 0.11 and with what stands in for it: what they leave, and what their steps cost.
+"""Scripts with tensorpack 0.11 and with this package: compare their results and the costs of their steps.
 
-`run_compared.py` has both draw the same. So a script begins with the same weights, its first steps cost the same, and
-what is in its log directory is the same: the variables (name, shape, type, trainable), the names, shapes and types in
-each checkpoint, the names of statistics, the tags of events, the steps of all that; and their values, where nothing
-but the seeds decides on them.
+With `run_compared.py`, both use the same random draws. Therefore a script begins with the same weights, its first steps
+have the same costs, and the log directory has the same contents: the variables (name, shape, type, trainable), the
+names, shapes and types in each checkpoint, the names of statistics, the tags of events, and their steps; and also their
+values, if only the seeds determine them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def test_hooks_are_called_in_the_same_order(sides, name):
     for directory in sides.of(name, "theirs", "ours"):
         with np.load(directory / "calls.npz") as file:
             calls.append(file["calls"])
-        # Between two epochs, tensorpack still has the step of the one that is over.
+        # Between two epochs, tensorpack still has the step number of the previous one.
         calls[-1][calls[-1][:, 0] == "before_epoch", 2] = "-1"
     assert calls[0].tolist() == calls[1].tolist()
 
@@ -76,7 +76,7 @@ def check_logs(row, theirs, ours):
             assert found["global_step"] == expected["global_step"]
             assert found["epoch_num"] == expected["epoch_num"]
             for key in compared(row, in_both(row, set(expected)), "QueueInput/queue_size", "Throughput*"):
-                # Summaries of variables may be from before or after their update.
+                # Summaries of variables may be from before or after the update.
                 assert found[key] == pytest.approx(expected[key], rel=1e-3, abs=1e-6), key
     assert in_both(row, tags(ours)) == in_both(row, tags(theirs))
     indices = {path.name for path in theirs.glob("*.index")}
@@ -97,7 +97,7 @@ def check_logs(row, theirs, ours):
 
 
 def of_graph(path):
-    """The shape and type of each global variable of a graph, and whether it is trainable."""
+    """Return the shape and type of each global variable of a graph, and whether it is trainable."""
     meta = tf.compat.v1.MetaGraphDef()
     meta.ParseFromString(Path(path).read_bytes())
     nodes = {node.name: node for node in meta.graph_def.node}

@@ -1,7 +1,7 @@
-"""Optimizers, predictors, values of variables and pictures, as far as tensorpack's run on TensorFlow 2.
+"""Optimizers, predictors, values of variables and images that also work with tensorpack on TensorFlow 2.
 
 A tensorpack script: `python tools.py OUT.npz` with tensorpack, `python -m tpk_tensorpack tools.py OUT.npz` with what
-stands in for it.
+this package.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Runs a script with tensorpack 0.11: `python with_tensorpack.py script.py args…`."""
+"""Run a script with tensorpack 0.11: `python with_tensorpack.py script.py args…`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tensorflow.python.framework import graph_util
 
 
 def prepare():
-    """Give NumPy, TensorFlow and OpenCV what tensorpack and scripts take from them, and what these have dropped."""
+    """Restore names of NumPy, TensorFlow and OpenCV that tensorpack and scripts use and that have been removed."""
     numpy.bool, numpy.int, numpy.float, numpy.object = bool, int, float, object
     for ours, theirs in ((tensorflow, tensorflow.compat.v1), (tensorflow.train, tensorflow.compat.v1.train)):
         for name in set(dir(theirs)) - set(dir(ours)):
@@ -29,15 +29,15 @@ def prepare():
     contrib.layers = SimpleNamespace(xavier_initializer=v1.glorot_uniform_initializer)
     sys.modules["tensorflow.contrib"] = contrib
     rotation = cv2.getRotationMatrix2D
-    # It took arrays of one element for numbers.
+    # It accepted arrays with one element as numbers.
     cv2.getRotationMatrix2D = lambda center, angle, scale: rotation(center, float(angle), float(scale))
     v1.disable_v2_behavior()
     v1.enable_resource_variables()
 
 
 def run_script(path, arguments):
-    """Run it as `__main__`."""
-    # tensorpack has never run the bare names of TensorFlow 1 on 2.x: who has them imports the module that has them.
+    """Run the script as `__main__`."""
+    # tensorpack never supported top-level names of TensorFlow 1 on 2.x; scripts that use them import the v1 module.
     with open(path) as file:
         source = file.read().replace("import tensorflow as tf", "import tensorflow.compat.v1 as tf")
     sys.argv[:] = [path, *arguments]

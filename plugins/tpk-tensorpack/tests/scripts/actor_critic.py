@@ -90,7 +90,7 @@ class ClientState(object):
 
 
 class SimulatorMaster(threading.Thread):
-    """Listens to all simulators, and sends them what is to be done."""
+    """Receive messages from all simulators, and send them actions."""
 
     def __init__(self, pipe_c2s, pipe_s2c):
         super(SimulatorMaster, self).__init__()

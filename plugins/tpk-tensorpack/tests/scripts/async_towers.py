@@ -1,4 +1,4 @@
-"""Two towers that update shared variables by themselves, with accumulated gradients and a wrapped optimizer."""
+"""Two towers that update shared variables independently, with accumulated gradients and a wrapped optimizer."""
 
 import numpy as np
 from tensorpack import (

@@ -1,4 +1,4 @@
-"""Goes on by itself with what its log directory holds: run it twice with a larger `--epochs`."""
+"""Resume automatically from the log directory: run it twice with a larger `--epochs`."""
 
 import argparse
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""An augmented classifier of CIFAR-10, whose data two processes prepare; `--make-data` writes a small CIFAR-10."""
+"""An augmented CIFAR-10 classifier with data from two processes; `--make-data` writes a small CIFAR-10."""
 
 # ruff: noqa: UP031
 
@@ -35,7 +35,7 @@ from tensorpack.tfutils.summary import add_moving_summary, add_param_summary
 
 
 class Python2Pickler(pickle._Pickler):
-    """The files of CIFAR-10 were written with Python 2, whose strings are bytes with an operation of their own."""
+    """Write CIFAR-10 as pickled by Python 2, whose strings are bytes with a different opcode."""
 
     dispatch = dict(pickle._Pickler.dispatch)
 

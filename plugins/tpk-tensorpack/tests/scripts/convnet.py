@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""A classifier as the first example of a tutorial has it, on bare names of TensorFlow 1; `--load` and `--gpu`."""
+"""A classifier like in a tutorial, with top-level names of TensorFlow 1, `--load` and `--gpu`."""
 
 # ruff: noqa: F403, F405
 

@@ -1,4 +1,4 @@
-"""The data of a detector: an image and its boxes go through the same geometry, and come back from it."""
+"""The data of a detector: an image and its boxes get the same geometric transform and its inverse."""
 
 # ruff: noqa: UP031
 
@@ -14,7 +14,7 @@ SIZE = 64
 
 
 class ShortestEdge(imgaug.ImageAugmentor):
-    """Resizes the shortest edge to a random length, the longest one to so many pixels at most."""
+    """Resize the shortest edge to a random length, and limit the longest edge."""
 
     def __init__(self, lengths, max_size, interp=cv2.INTER_LINEAR):
         super().__init__()
@@ -28,7 +28,7 @@ class ShortestEdge(imgaug.ImageAugmentor):
 
 
 def box_to_points(boxes):
-    """The four corners of each box, as points."""
+    """Return the four corners of each box as points."""
     b = boxes[:, [0, 1, 2, 3, 0, 3, 2, 1]]
     return b.reshape((-1, 2))
 

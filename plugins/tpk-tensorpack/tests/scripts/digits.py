@@ -1,4 +1,4 @@
-"""Classifies digits: a small convolutional network in a chain, with default arguments of layers in a scope."""
+"""Classify digits with a small convolutional network, `LinearWrap` and `argscope`."""
 
 # ruff: noqa: F403, F405
 

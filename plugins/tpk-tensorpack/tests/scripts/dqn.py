@@ -1,4 +1,4 @@
-"""Q-learning in a trainer of its own, whose step is several runs: acting, learning, and a target network."""
+"""Q-learning with a custom trainer; a step has several runs: acting, learning, and updating a target network."""
 
 import numpy as np
 from tensorpack import Callback, FullyConnected, ModelSaver, PeriodicTrigger, RunOp, TowerTrainer, logger
@@ -11,7 +11,7 @@ STATES, ACTIONS, GAMMA = 6, 2, 0.8
 
 
 class ReplayMemory:
-    """The last transitions, in a ring."""
+    """A ring buffer of the last transitions."""
 
     def __init__(self, max_size):
         self.max_size = max_size
@@ -108,7 +108,7 @@ class DQNTrainer(TowerTrainer):
 
 
 class Explore(Callback):
-    """Makes the network that plays, and reports how it does."""
+    """Create the network that plays, and report its score."""
 
     def _setup_graph(self):
         trainer = self.trainer

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""A trained model, written for TensorFlow Serving and as one file, and run from there."""
+"""Export a trained model for TensorFlow Serving and as a single file, and run both."""
 
 import argparse
 import os

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Goes on with a published model in `.npz`: some layers frozen, gradients accumulated, weights decayed by name."""
+"""Fine-tune a published `.npz` model: frozen layers, accumulated gradients, weight decay by name."""
 
 import argparse
 
@@ -15,7 +15,7 @@ from tensorpack.tfutils.varreplace import custom_getter_scope, freeze_variables
 
 
 def write_published(path):
-    """As networks were published: names of variables, with or without `:0`."""
+    """Write a network as they were published, by names of variables with or without `:0`."""
     rng = np.random.RandomState(11)
     np.savez(
         path,

@@ -1,4 +1,4 @@
-"""A trainer of one's own: two networks on points of a plane, which take turns in a step of that trainer."""
+"""A custom trainer that alternates between two networks in each step, for points in a plane."""
 
 # ruff: noqa: F403, F405, UP008
 

@@ -1,4 +1,4 @@
-"""A GAN on several towers, by a trainer of its own that calls the builder of data parallelism."""
+"""A GAN on several towers, with a custom trainer that calls the data-parallel builder."""
 
 import argparse
 
@@ -54,7 +54,7 @@ class GANModel(ModelDescBase):
 
 
 class MultiGPUGANTrainer(TowerTrainer):
-    """Losses averaged over towers, which share their variables."""
+    """Average losses over towers with shared variables."""
 
     def __init__(self, num_gpu, input, model):
         super().__init__()

@@ -1,4 +1,4 @@
-"""A callback of one's own, with all of its hooks, on bare names of TensorFlow 1; it writes down what is called."""
+"""A custom callback that overrides all hooks and records their calls, with top-level names of TensorFlow 1."""
 
 # ruff: noqa: F403, F405
 

@@ -1,4 +1,4 @@
-"""Inference on several devices beside a training on several, with counters of one's own."""
+"""Inference on several devices during training on several devices, with a custom inferencer."""
 
 import numpy as np
 from sklearn.datasets import load_digits
@@ -47,7 +47,7 @@ class Model(ModelDesc):
 
 
 class Confusions(Inferencer):
-    """How often one digit is taken for another one."""
+    """Count how often one digit is mistaken for another."""
 
     def _get_fetches(self):
         return ["label", "prediction"]

@@ -1,4 +1,4 @@
-"""A model of Keras layers, trained by tensorpack's trainer through an interface like that of Keras."""
+"""A model of Keras layers, trained by tensorpack's trainer with a Keras-like interface."""
 
 import argparse
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""A language model of characters, on the names of TensorFlow 1."""
+"""A character-level language model, with names of TensorFlow 1."""
 
 import argparse
 

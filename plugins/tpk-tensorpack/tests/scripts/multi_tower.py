@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Classification on two towers, by the trainer that the command line names."""
+"""Classification on two towers, with the trainer given on the command line."""
 
 import argparse
 

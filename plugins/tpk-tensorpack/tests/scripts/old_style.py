@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Written for tensorpack 0.5: inputs with underscores, a cost that is an attribute, a trainer made of its config."""
+"""Written for tensorpack 0.5: inputs with underscores, a cost attribute, a trainer created from its config."""
 
 import argparse
 

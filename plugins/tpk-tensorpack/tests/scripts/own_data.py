@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""A data set of one's own: its flow is looked at, timed, mapped by threads, and trained on."""
+"""A custom data set: print its flow, measure its speed, map it in threads, and train on it."""
 
 import numpy as np
 import tensorflow as tf
@@ -13,7 +13,7 @@ fix_rng_seed(7)
 
 
 class Shapes(RNGDataFlow):
-    """Circles and squares, which are drawn as they are asked for."""
+    """Circles and squares, drawn on demand."""
 
     def __init__(self, size, number=64, shuffle=True):
         self.size, self.number, self.shuffle = size, number, shuffle

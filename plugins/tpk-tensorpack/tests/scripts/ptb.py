@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""A language model that is trained on a long text in windows, its state kept in variables between them."""
+"""A language model trained on windows of a long text, with its state in variables between them."""
 
 import numpy as np
 import tensorflow as tf
@@ -21,7 +21,7 @@ def get_text():
 
 
 def windows():
-    """Windows one after the other, in BATCH parts of the text side by side."""
+    """Consecutive windows, from BATCH parts of the text in parallel."""
     text = get_text()
     length = (len(text) - 1) // BATCH
     parts = text[: length * BATCH].reshape(BATCH, length)

@@ -1,4 +1,4 @@
-"""Fits a line by a learning rate that follows a schedule; `--load train_log/resume/checkpoint` goes on with that."""
+"""Fit a line with a learning rate schedule; `--load train_log/resume/checkpoint` resumes the training."""
 
 # ruff: noqa: F403, F405
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""What a classifier looks at: the gradient of its best class with respect to the image."""
+"""A saliency map: the gradient of the best class with respect to the image."""
 
 import argparse
 from contextlib import contextmanager

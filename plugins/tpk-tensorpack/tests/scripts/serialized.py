@@ -1,4 +1,4 @@
-"""Data prepared once, in one file, and read from there: LMDB, HDF5, TFRecord, and NumPy's own format."""
+"""Serialize data to a file once and read it: LMDB, HDF5, TFRecord and NumPy's format."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ from tensorpack.utils.serialize import dumps, loads
 
 
 class Encoded(DataFlow):
-    """JPEG files with a label, as bytes in an array."""
+    """JPEG files as byte arrays, with labels."""
 
     def __len__(self):
         return 10
@@ -67,7 +67,7 @@ if __name__ == "__main__":
             np.testing.assert_array_equal(labels, same_labels, err_msg=name)
             results[name + "_labels"] = labels
 
-    # LMDB does not open a file twice in a process.
+    # LMDB cannot open a file twice in one process.
     shutil.copy("prepared/data.lmdb", "prepared/raw.lmdb")
     shutil.copy("prepared/data.lmdb", "prepared/shuffled.lmdb")
     raw = LMDBData("prepared/raw.lmdb", shuffle=False)

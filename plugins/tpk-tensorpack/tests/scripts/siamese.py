@@ -46,7 +46,7 @@ def triplet_loss(anchor, positive, negative, margin, scope="triplet_loss"):
 
 class EmbeddingModel(ModelDesc):
     def embed(self, x, nfeatures=2):
-        """All inputs through one network: one batch of what the list holds."""
+        """Run all inputs through one network, as a single batch."""
         list_split = 0
         if isinstance(x, list):
             list_split = len(x)

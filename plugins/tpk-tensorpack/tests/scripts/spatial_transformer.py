@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""A layer of one's own: it samples an image where a network that looks at it says; `tf.layers` under an argscope."""
+"""A custom layer that samples an image where a localization network points; `tf.layers` under an argscope."""
 
 import numpy as np
 import tensorflow as tf
@@ -19,7 +19,7 @@ SIZE = 10
 
 
 def sample(img, coords):
-    """The points of `img` (b, h, w, c) at `coords` (b, h2, w2, 2), whole numbers."""
+    """Return the pixels of `img` (b, h, w, c) at integer `coords` (b, h2, w2, 2)."""
     shape = img.get_shape().as_list()[1:]
     batch = tf.shape(img)[0]
     shape2 = coords.get_shape().as_list()[1:3]
@@ -32,7 +32,7 @@ def sample(img, coords):
 
 @layer_register(log_shape=True)
 def GridSample(inputs, borderMode="repeat"):
-    """Bilinear sampling of an image at a grid of its own."""
+    """Sample an image bilinearly at the points of a grid."""
     image, grid = inputs
     assert borderMode == "repeat"
     scale = tf.get_variable("scale", [], initializer=tf.ones_initializer())

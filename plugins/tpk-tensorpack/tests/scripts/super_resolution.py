@@ -1,4 +1,4 @@
-"""Images made larger: transposed convolutions, un-pooling, and pictures of what comes out, made by a callback."""
+"""Enlarge images with transposed convolutions and un-pooling; a callback writes the results."""
 
 import os
 

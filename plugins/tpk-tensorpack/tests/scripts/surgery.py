@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Checkpoint surgery: read, rename, average and cut values, and train on from them with a part of them frozen."""
+"""Checkpoint surgery: read, rename, average and cut values, then train with some of them frozen."""
 
 import os
 
@@ -37,7 +37,7 @@ class Model(ModelDesc):
                 x = self.features(x)
         else:
             x = self.features(x)
-        # What is computed with are rounded weights; what is trained, the weights themselves.
+        # Compute with rounded weights, but train the weights themselves.
         with varreplace.remap_variables(rounded):
             x = FullyConnected("last", x, self.classes, kernel_initializer=tf.constant_initializer(0.5))
         output = tf.identity(x, name="output")
@@ -91,7 +91,7 @@ if __name__ == "__main__":
         predict(Model("new", 3), SaverRestore("averaged-model")),
     )
 
-    # Two classes of three: the shapes of the last layer are others now.
+    # Two classes instead of three: the last layer has different shapes.
     cut = {name: value[..., :2] for name, value in averaged.items() if name.startswith("last/")}
     features = {name: value for name, value in averaged.items() if name.startswith("new/")}
     second = "train_log/surgery/second"

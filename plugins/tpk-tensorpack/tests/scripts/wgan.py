@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""A Wasserstein GAN: two optimizers, and a step that trains the critic more often than the generator."""
+"""A Wasserstein GAN: two optimizers, and steps that train the critic more often than the generator."""
 
 import numpy as np
 import tensorflow as tf
@@ -60,7 +60,7 @@ class Model(ModelDescBase):
 
 
 class SeparateGANTrainer(TowerTrainer):
-    """The two losses in separate runs, each so many times."""
+    """Minimize the two losses in separate runs, each several times."""
 
     def __init__(self, input, model, d_period=1, g_period=1):
         super(SeparateGANTrainer, self).__init__()

@@ -103,7 +103,7 @@ class _MeanOverBatches(tpk.ScalarStats):
 
 
 class ScalarStats(Inferencer, _MeanOverBatches):
-    """Report the means of scalars over the batches, with equal weights, as ``<prefix>_<scope>/<name>``.
+    """Report the means of scalars over equally weighted batches, as ``<prefix>_<name>``, with the name's scopes.
 
     Args:
         names: the name of a scalar in the tower, or several.

@@ -121,7 +121,7 @@ class JSONWriter(MonitorBase):
 
     def process_scalar(self, name: str, value: int | float) -> None:
         """Add a value to the object of this step."""
-        # If a step has several runs, only one of them counts.
+        # One object per step, even if the step has several runs.
         moment = (self.epoch_num, self.trainer.local_step)
         if self._row and self._moment != moment:
             self._end_row()

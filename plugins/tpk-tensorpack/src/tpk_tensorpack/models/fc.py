@@ -54,8 +54,7 @@ def FullyConnected(
         units: the number of outputs per example.
         activation: a function applied to the outputs.
         use_bias: whether to add a bias.
-        kernel_initializer: by default a normal distribution with variance 2 / fan-in, truncated at two standard
-            deviations.
+        kernel_initializer: by default an untruncated normal distribution with variance 2 / fan-in.
         bias_initializer: by default zeros.
         kernel_regularizer: maps ``W`` to a loss.
         bias_regularizer: maps ``b`` to a loss.

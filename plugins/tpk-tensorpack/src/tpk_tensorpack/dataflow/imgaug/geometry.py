@@ -62,7 +62,7 @@ class Rotation(ImageAugmentor):
         center_range: the range of the center, as fractions of width and height.
         interp: an OpenCV interpolation flag.
         border: an OpenCV border mode.
-        step_deg: round angles to multiples of this divisor of 180; requires ``max_deg=180``.
+        step_deg: draw multiples of this divisor of 180; requires ``max_deg=180``.
         border_value: the value beyond the border, with a constant border.
 
     Raises:
@@ -100,7 +100,7 @@ class RotationAndCropValid(ImageAugmentor):
     Args:
         max_deg: the largest angle, in degrees, in either direction.
         interp: an OpenCV interpolation flag.
-        step_deg: round angles to multiples of this divisor of 180; requires ``max_deg=180``.
+        step_deg: draw multiples of this divisor of 180; requires ``max_deg=180``.
 
     Raises:
         ConfigError: `step_deg` and `max_deg` do not match.

@@ -93,5 +93,5 @@ def test_when_the_time_of_the_chief_is_over_all_processes_end_in_the_same_step(t
 def test_a_search_for_a_learning_rate_is_for_one_process(tmp_path):
     first, second = train_two(tmp_path, lambda rank: tpk.LRFinder())
     assert isinstance(first, ConfigError)
-    assert "LRFinder works within one process" in str(first)
+    assert "LRFinder works in one process" in str(first)
     assert not isinstance(second, Rates)

@@ -1,8 +1,8 @@
 """tpk trains anything that runs in a loop, in TensorFlow graph mode, on today's TensorFlow 2.
 
-The public API is what the rooms hand on, and all of it is here, too. Names are imported when they are first used, so
-that `import tpk` itself imports no TensorFlow, and takes milliseconds. A name is declared in one place, the
-``__init__.pyi`` of its room, which type checkers and editors read as well.
+The public API consists of the names that the rooms export, and all of them are also in `tpk`. Names are imported when
+they are first used, so `import tpk` takes milliseconds and does not import TensorFlow. A name is declared in one place,
+the ``__init__.pyi`` of its room, which type checkers and editors read as well.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _ROOMS = (
     "strategies",
     "tower",
     "train",
-    "cluster",  # Last, so that nobody loads it who looks for something else.
+    "cluster",  # Last, so that a search for another name does not load it.
 )
 _NAMESPACES = ("layers",)
-"""Rooms whose names stand in them alone."""
+"""Rooms whose names are not also names of `tpk`."""
 
 
 def __getattr__(name: str) -> Any:

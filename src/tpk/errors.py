@@ -1,8 +1,8 @@
-"""Errors of tpk: what can go wrong, by name.
+"""The errors of tpk.
 
-Every error that tpk raises on purpose is a `TpkError` and also the built-in type that fits, so
-both ``except tpk.TpkError`` and ``except ValueError`` do what one expects. A message says what happened, to which
-named thing, what was expected, and what to do about it.
+Every error that tpk raises on purpose is a `TpkError` and also the matching built-in type, so both
+``except tpk.TpkError`` and ``except ValueError`` work. A message says what happened, to which object, what was
+expected, and what to do about it.
 """
 
 from __future__ import annotations
@@ -37,37 +37,35 @@ class TpkError(Exception):
     """Base of all errors that tpk raises on purpose.
 
     Cure:
-        Read the first line of the message: it names the thing, what was expected, and what to write. ``except
+        Read the first line of the message: it names the object, what was expected, and what to write. ``except
         tpk.TpkError`` catches all errors of this list.
     """
 
 
 class ConfigError(TpkError, ValueError):
-    """An option of a run has a value that it cannot have, or two options exclude each other.
+    """An option of a run has an invalid value, or two options cannot be combined.
 
     Cure:
-        Change the option that the message names, as it says. ``help()`` of the class or function has the
-        options with their defaults; what a run file may say is what `TrainConfig` takes.
+        Change the option that the message names. ``help()`` of the class or function lists the options with their
+        defaults; a run file has the options of `TrainConfig`.
     """
 
 
 class TrainerStateError(TpkError, RuntimeError):
-    """A trainer was asked for something at a time when it cannot do it, e.g. to train twice.
+    """A trainer was used in a wrong phase, for example to train twice.
 
     Cure:
-        Move the call to the moment that the message names: ops are made in ``with self.graph.as_default():`` or
-        in `setup_graph`, values are there from `before_train` on, and for another training there is another
-        trainer.
+        Move the call to the phase that the message names. Create ops in ``with self.graph.as_default():`` or in
+        `setup_graph`; values are available from `before_train` on. Create another trainer to train again.
     """
 
 
 class PluginError(TpkError, ValueError):
-    """A plugin cannot be used as it is: what it is, what it offers, or how it was named is wrong.
+    """A plugin cannot be used: its type, its hooks or its name is wrong.
 
     Cure:
-        Give an instance, a class, a name of ``tpk plugins``, ``"module:attr"``, or ``tpk.use(name,
-        **options)``. ``tpk plugins show NAME`` has the options, and ``tpk plugins --check`` says what is wrong
-        with those that are installed.
+        Pass an instance, a class, a name of ``tpk plugins``, ``"module:attr"``, or ``tpk.use(name, **options)``.
+        ``tpk plugins show NAME`` lists the options, and ``tpk plugins --check`` finds mistakes in installed plugins.
     """
 
 
@@ -75,8 +73,8 @@ class UnknownPluginError(PluginError, LookupError):
     """No plugin has this name; the message lists the nearest and the known ones.
 
     Cure:
-        Take the nearest name, if it was misspelled. If it is a name of a package that is not installed, install
-        it in this very environment: ``tpk plugins`` lists what is found.
+        Correct the spelling, or install the package of the plugin in the same environment: ``tpk plugins`` lists
+        what is installed.
     """
 
 
@@ -84,16 +82,16 @@ class PluginImportError(PluginError, ImportError):
     """A plugin that was named could not be imported; the cause is chained.
 
     Cure:
-        Mend the error that is chained beneath: mostly a package that is missing, and that ``pip install`` gets.
-        ``python -c "import module"`` shows it alone.
+        Fix the chained error: usually a missing package, which ``pip install`` installs. ``python -c "import
+        module"`` shows the error alone.
     """
 
 
 class UnknownOptionError(ConfigError, TypeError):
-    """An argument has a name that it has in other systems only; the message says what to write.
+    """An argument has a name from another framework; the message says what to write.
 
     Cure:
-        Write the argument that the message names in place of that of the other system.
+        Use the argument that the message names instead.
     """
 
 
@@ -101,17 +99,17 @@ class HookError(PluginError, TypeError):
     """A hook implementation does not fit its specification (name, arguments, options).
 
     Cure:
-        Give the method the name and the arguments of a hook; `tpk.Callback` has all of them. A helper of
-        yours whose name merely looks like a hook gets an underscore in front.
+        Give the method the name and the arguments of a hook; `tpk.Callback` has all of them. If the method is not
+        meant to be a hook, begin its name with an underscore.
     """
 
 
 class UnknownScalarError(TpkError, KeyError):
-    """No scalar of this name was reported so far; the message has the nearest name, and lists those that were.
+    """No scalar with this name has been reported; the message lists the nearest and the known names.
 
     Cure:
-        Ask for one of the names in the message. What an evaluation reports is there once it has run, at the
-        end of the first epoch.
+        Use one of the names in the message. Statistics of an evaluation exist after its first run, at the end of
+        the first epoch.
     """
 
     __str__ = Exception.__str__  # KeyError's shows the message in quotes, with escapes
@@ -122,18 +120,17 @@ class InputError(TpkError, ValueError):
 
     Cure:
         Look at one datapoint with ``next(iter(flow))`` or `PrintData`, and compare it with ``inputs()`` of the
-        model: as many components, in that order, of that dtype, with the batch as the first dimension. If the
-        source has failed, its own error is chained beneath.
+        model: the number and order of components, their dtypes, and the batch as the first dimension. If the source
+        failed, its error is chained.
     """
 
 
 class TowerError(TpkError, ValueError):
-    """A tower function broke one of the rules of tower functions, or a tower was asked for what it has not.
+    """A tower function broke one of the rules of tower functions, or a tower does not have the requested tensor.
 
     Cure:
-        Mend the line of the tower function that the message names: write TensorFlow's ops in place of Python's
-        on values, and make variables by `tpk.layers` or ``tf.compat.v1.get_variable``, so that each tower
-        shares them.
+        Fix the line of the tower function that the message names: use TensorFlow's ops instead of Python's on
+        values, and create variables with `tpk.layers` or ``tf.compat.v1.get_variable``, so that towers share them.
     """
 
 
@@ -141,35 +138,35 @@ class SessionError(TpkError, RuntimeError):
     """A session was run with requests that contradict each other, or cannot be created as asked.
 
     Cure:
-        Fetch and feed tensors of the trainer's own graph, each fed by one plugin only, and leave it to tpk to
-        make and to close the session.
+        Fetch and feed tensors of the trainer's own graph, and feed each in one plugin only. Let tpk create and close
+        the session.
     """
 
 
 class CheckpointError(TpkError, ValueError):
-    """A checkpoint is missing, torn, or does not fit the graph.
+    """A checkpoint is missing, incomplete, or does not match the graph.
 
     Cure:
-        See what is there with ``tpk checkpoint ls RUN --verify`` and ``tpk checkpoint show RUN``. Weights of
-        another model are loaded in part: with `SmartInit` and ``ignore_mismatch=True``, or names to ignore.
+        ``tpk checkpoint ls RUN --verify`` and ``tpk checkpoint show RUN`` show what exists. To load a part of the
+        weights of another model, use `SmartInit` with ``ignore_mismatch=True`` or with names to ignore.
     """
 
 
 class NonFiniteError(TpkError, FloatingPointError):
-    """A training has met a NaN or an infinity where there must be none.
+    """A tensor or variable contains NaN or infinity where only finite values are allowed.
 
     Cure:
-        Let `CheckNumerics` name the op. Lower the learning rate or warm it up, clip the gradients, add a small
-        number before ``log``, ``sqrt`` and ``/``, and look for NaN in the data.
+        Find the op with `CheckNumerics`. Lower or warm up the learning rate, clip the gradients, add a small number
+        before ``log``, ``sqrt`` and ``/``, and look for NaN in the data.
 
     Attributes:
-        tensors: the names of the tensors or variables that have one.
-        epoch_num: the epoch under way.
-        local_step: the step within it, from 0 on.
-        global_step: how many steps had completed before.
-        checkpoint: the path of the last good checkpoint, or None if there is none.
-        datapoints: the numbers of the datapoints that the step had, from 0 on over all passes (in a training of
-            several processes, of the share of this one); empty if the input cannot tell.
+        tensors: the names of the tensors or variables.
+        epoch_num: the current epoch.
+        local_step: the step of the epoch, from 0.
+        global_step: the number of steps completed before.
+        checkpoint: the path of the last good checkpoint, or None.
+        datapoints: the numbers of the datapoints of the step, from 0 over all passes (in a multi-process run, within
+            the share of this process); empty if unknown.
     """
 
     tensors: tuple[str, ...] = ()
@@ -181,42 +178,41 @@ class NonFiniteError(TpkError, FloatingPointError):
 
 
 class HangError(TpkError, TimeoutError):
-    """A training has not gone on for longer than it may take.
+    """A training run made no progress within its timeout.
 
     Cure:
-        Read the stacks in the message: the last line of each is where that thread waits. Mostly it is the data,
-        or a process that is gone; a step that may take that long needs a longer timeout.
+        Read the stacks in the message: the last line of each is where the thread waits. Usually it waits for data or
+        for a process that has died. If a step can take that long, set a longer timeout.
     """
 
 
 class PeerError(TpkError, ConnectionError):
-    """Another process of the training is gone, does not answer in time, or is at another point of the program.
+    """Another process of the run has died, does not answer in time, or is at another point of the program.
 
     Cure:
-        Read the log of the rank that is named: it has failed first. Then start the same command again with
-        ``resume="auto"``. Where processes are only slow to start, raise ``timeouts=tpk.Timeouts(start=...)``.
+        Read the log of the rank in the message, which failed first. Then start the same command again with
+        ``resume="auto"``. If processes are slow to start, raise ``timeouts=tpk.Timeouts(start=...)``.
     """
 
 
 class MismatchError(ConfigError):
-    """The processes of a training differ in something in which they must agree; the message says which, and in what.
+    """The processes of a run differ in something on which they must agree; the message says which, and in what.
 
     Cure:
-        Start all processes with the same code, versions, plugins and options; let what only one of them may do
-        ask ``trainer.is_chief`` inside of a callback, rather than decide which callbacks there are.
+        Start all processes with the same code, versions, plugins and options. If only one process may do something,
+        ask for ``trainer.is_chief`` inside a callback; do not give the processes different callbacks.
     """
 
 
 class StopTraining(Exception):
-    """Raise it anywhere inside a training to end the training in good order.
+    """Raised anywhere inside a run to end it cleanly.
 
-    In a hook, it lets the other plugins' hooks of that moment finish first (but for ``before_run``, where there has
-    been no step yet). A checkpoint of the last step is left where there is a saver, ``after_train`` runs, the session
-    and the workers are closed, and ``train()`` returns normally.
+    If a hook raises it, the same hook of the other plugins is still called (except for ``before_run``, before the
+    step). A saver writes a checkpoint of the last step, ``after_train`` runs, the session and the workers are closed,
+    and ``train()`` returns normally.
 
     Cure:
-        None is needed: it is how a training ends early in good order. It reaches you only if it was raised
-        outside of a training.
+        Not needed: it ends a run early and cleanly. It reaches you only if it was raised outside a run.
 
     Example:
         ```python
@@ -229,17 +225,17 @@ class StopTraining(Exception):
 
 
 class Preempted(SystemExit):
-    """A signal, such as SIGTERM, has ended the training; `train()` raises it once all is saved and closed.
+    """A signal such as SIGTERM ended the run; `train()` raises it after everything is saved and closed.
 
-    Not caught, it ends the process with the conventional status, 128 and the number of the signal.
+    If it is not caught, the process ends with the conventional status, 128 plus the number of the signal.
 
     Cure:
-        None is needed: all is saved. Start the same command again with ``resume="auto"``; a job is queued again
-        by SLURM's ``--requeue``, or a ``restartPolicy``.
+        Not needed: everything is saved. Start the same command again with ``resume="auto"``. SLURM's ``--requeue`` or a
+        ``restartPolicy`` queues the job again.
 
     Attributes:
         signum: the number of the signal.
-        SIGNALS: the signals that ask a process to end. A second one has its default effect.
+        SIGNALS: the signals that ask a process to end. A second signal has its default effect.
     """
 
     SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGUSR1", "SIGINT") if hasattr(signal, name))
@@ -250,15 +246,15 @@ class Preempted(SystemExit):
 
     @classmethod
     def by(cls, signum: int, message: str = "") -> BaseException:
-        """Return what a process raises that a signal has ended: after SIGINT, a `KeyboardInterrupt`."""
+        """Return the exception for a process that a signal ends: a `KeyboardInterrupt` for SIGINT."""
         return interruption(message) if signum == signal.SIGINT else cls(signum)
 
 
 def interruption(message: str) -> KeyboardInterrupt:
-    """Return what Python raises after Ctrl-C, with a message that says what was saved, and how to go on.
+    """Return the `KeyboardInterrupt` after Ctrl-C, with a message about what was saved and how to resume.
 
-    A notebook shows that line in place of a traceback. It is no class of its own, because only a `KeyboardInterrupt`
-    itself lets Python end the process by the signal, as a shell expects.
+    A notebook shows that line instead of a traceback. It is not a subclass, because only `KeyboardInterrupt` itself
+    makes Python end the process by the signal, as a shell expects.
     """
     error = KeyboardInterrupt(message)
     error._render_traceback_ = lambda: [f"KeyboardInterrupt: {message}"]  # type: ignore[attr-defined]  # IPython asks.
@@ -276,17 +272,17 @@ _ABOUT_AN_OP = re.compile(
 
 
 def in_one_line(error: BaseException) -> str:
-    """Return the type and message of an error; where TensorFlow fills a page about an op, what went wrong there."""
+    """Return the type and message of an error; for TensorFlow's long errors about an op, the essential line."""
     found = _ABOUT_AN_OP.match(str(error))
     message = " ".join((found[1] if found else str(error)).split())
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
 def add_note(error: BaseException, note: str) -> None:
-    """Attach `note` to `error`, as `BaseException.add_note` does from Python 3.11 on.
+    """Attach `note` to `error`, as `BaseException.add_note` of Python 3.11 does.
 
-    On Python 3.10 the notes are kept in ``__notes__`` all the same, where pytest finds them; the interpreter does
-    not print them there, so the loop logs them too.
+    On Python 3.10, pytest finds the notes in ``__notes__``, but the interpreter does not print them, so the loop logs
+    them, too.
     """
     if hasattr(error, "add_note"):
         error.add_note(note)

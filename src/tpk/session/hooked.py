@@ -235,8 +235,8 @@ class HookedSession:
 
     def _call(self, plan: RunPlan, arrays: Sequence[Any]) -> list[Any]:
         """Make a run of one step by the compiled callable."""
-        call = plan.call or plan.compile(self.sess, self._compiled, tries_threads=self._tries_threads)
         try:
+            call = plan.call or plan.compile(self.sess, self._compiled, tries_threads=self._tries_threads)
             values = call(*arrays)
         except tf.errors.OpError as error:
             if is_closed(self.sess):

@@ -127,6 +127,7 @@ class Waiting(tpk.Callback):
     [
         ("trigger_step", {}, 1),
         ("trigger_epoch", {"between_epochs_timeout": SHORT}, 10),
+        ("before_train", {}, 0),
     ],
 )
 def test_a_callback_that_hangs_raises_the_error_when_it_returns(hook, options, step, when_logged):

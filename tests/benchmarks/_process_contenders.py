@@ -39,7 +39,7 @@ def main() -> None:
     rank = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(address)
-        # Who has nobody to talk to has a block by itself besides, if it is the first one.
+        # The first process without peers also has a block alone.
         count = int(blocks) * (2 if relation == APART and rank == 0 else 1)
         parent = Blocks(connection, rank, int(steps), count)
         if relation == APART:
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def leave_cluster() -> None:
-    """Make this process a cluster of its own."""
+    """Make this process a separate cluster."""
     config = json.loads(os.environ["TF_CONFIG"])
     workers = [config["cluster"]["worker"][config["task"]["index"]]]
     config = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": 0}}
@@ -87,7 +87,7 @@ class Blocks:
         """Tell how long the last block took, wait for the turn, and start the clock."""
         self.tell_last()
         if not self._stream.readline():
-            # The parent is gone; the end of this process is that of the others, too.
+            # The parent is gone; the others end with this process.
             os._exit(1)
         self._start = _clock()
 

@@ -4,7 +4,7 @@ python tests/benchmarks/augmented_images.py
 
 Images of 500 x 375 are decoded, cropped at random and resized to 224 x 224, flipped, and their brightness, contrast and
 saturation changed; batches of 32 come through `MultiProcessRunnerZMQ` and `QueueInput`, as in tensorpack's ImageNet
-examples. Each contender runs in a process of its own, in turn; the ratio is the median of those within a round.
+examples. Each contender runs in a separate process, in turn; the ratio is the median of those within a round.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def main() -> int:
 
 
 def measured(name: str, steps: int) -> float:
-    """Run a contender in a process of its own; again if it hangs, as tensorpack's forks of a process with threads may.
+    """Run a contender in a separate process; again if it hangs, as tensorpack's forks of a process with threads may.
 
     Raises:
         TimeoutError: it hung three times in a row, or failed.
@@ -79,8 +79,8 @@ def measured(name: str, steps: int) -> float:
         end_all_of(process)
         if found is not None:
             return float(found.removeprefix(FOUND).partition(" ")[0])
-        print(f"{name} did not come to its end; once more")
-    raise TimeoutError(f"{name} did not come to its end")
+        print(f"{name} did not finish; trying again")
+    raise TimeoutError(f"{name} did not finish")
 
 
 def end_all_of(process: subprocess.Popen[str]) -> None:

@@ -1,4 +1,4 @@
-"""What a step costs on a busy machine, beside TensorFlow's callable of the same train op in the same session.
+"""The cost of a step on a busy machine, beside TensorFlow's callable of the same train op in the same session.
 
 python tests/benchmarks/busy_step.py --load 3
 

@@ -1,4 +1,4 @@
-"""What a second process brings, and what it costs: tpk beside a bare session loop on Horovod, and beside Keras.
+"""The gain and the cost of a second process: tpk beside a bare session loop on Horovod, and beside Keras.
 
 python tests/benchmarks/processes.py
 python tests/benchmarks/processes.py --models resnet20 --rounds 3 --steps 4
@@ -47,7 +47,7 @@ def end_with_parent():
 threading.Thread(target=end_with_parent, daemon=True).start()
 sys.exit(main(sys.argv[1:]))
 """
-"""`tpk launch`, which ends with this process, however that ends; and with it, by its guard, all that it has started."""
+"""`tpk launch`, which ends with this process, however that ends; its guard then ends everything that it started."""
 
 
 def main() -> int:
@@ -247,7 +247,7 @@ class Pair:
         self._signal(signal.SIGCONT)
 
     def _signal(self, signum: int) -> None:
-        # As long as the launcher is there, nobody else is given these numbers, as it has not waited for their ends.
+        # These process numbers are not reused while the launcher exists, because it does not wait for the processes.
         if self._is_stopped_between and self._process is not None and self._process.poll() is None:
             for pid in self._pids:
                 with suppress(ProcessLookupError):

@@ -1,11 +1,11 @@
-"""What a training step costs besides its own arithmetic: tpk beside TensorFlow, Keras and tensorpack.
+"""The overhead of a training step: tpk beside TensorFlow, Keras and tensorpack.
 
 python tests/benchmarks/step_overhead.py
 python tests/benchmarks/step_overhead.py --png step_overhead.png --json step_overhead.json
 python tests/benchmarks/step_overhead.py --against ../before/src        # paired with another checkout of tpk
 python tests/benchmarks/step_overhead.py --load 3                       # beside three processes that never rest
 
-Each contender trains the same small linear model in a process of its own, and does a block of steps whenever it is
+Each contender trains the same small linear model in a separate process, and does a block of steps whenever it is
 its turn. So all of them meet the same load of the machine, and none the imports, threads, environment variables or
 log handlers of another. README.md, beside this file, says how to read the table.
 """
@@ -102,7 +102,7 @@ def made_load(count: int) -> Iterator[None]:
 
 
 def spin(parent: int) -> None:
-    """Compute until the parent process is gone, if nobody kills this one before."""
+    """Compute until the parent process is gone, or until this process is killed."""
     while os.getppid() == parent:
         sum(range(100_000))
 

@@ -1,4 +1,4 @@
-"""What a step costs when one run makes many of them: `steps_per_run`, beside loops in the graph written by hand.
+"""The cost of a step when one run makes many of them: `steps_per_run`, beside loops in the graph written by hand.
 
 python tests/benchmarks/steps_in_a_run.py
 python tests/benchmarks/steps_in_a_run.py --model convolution --repeats 10

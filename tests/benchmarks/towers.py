@@ -1,4 +1,4 @@
-"""What a second tower brings, and what a strategy costs beside the same graph written by hand.
+"""The gain of a second tower, and the cost of a strategy, beside the same graph written by hand.
 
 python tests/benchmarks/towers.py
 

@@ -508,6 +508,9 @@ def test_the_modules_of_a_script_are_converted_with_it(tmp_path, monkeypatch, ca
     package.mkdir(parents=True)
     (source / "main.py").write_text("from tensorpack import ModelSaver\nfrom data.flows import flow\nimport plain\n")
     (source / "plain.py").write_text("import os\n")
+    # A script in a package: its own directory and the one above have an __init__.py.
+    for directory in (tmp_path, source):
+        (directory / "__init__.py").write_text("")
     (source / "other.py").write_text("from tensorpack import ModelSaver\n")
     (package / "__init__.py").write_text("")
     (package / "flows.py").write_text("from tensorpack import DataFromList\nfrom . import more\nflow = DataFromList\n")
@@ -515,7 +518,7 @@ def test_the_modules_of_a_script_are_converted_with_it(tmp_path, monkeypatch, ca
     monkeypatch.setattr(sys, "argv", ["port", str(source / "main.py"), "--recursive", "-o", str(out)])
     assert main() == 0
     written = {str(path.relative_to(out)) for path in out.rglob("*.py")}
-    assert written == {"main.py", "plain.py", "data/__init__.py", "data/flows.py", "data/more.py"}
+    assert written == {"__init__.py", "main.py", "plain.py", "data/__init__.py", "data/flows.py", "data/more.py"}
     assert (out / "plain.py").read_text() == "import os\n"
     assert "tpk.DataFromList" in (out / "data/flows.py").read_text()
     assert "tf.compat.v1.placeholder" in (out / "data/more.py").read_text()

@@ -10,7 +10,7 @@ from tpk_tensorpack.port.report import ConversionError
 
 
 def modules_of(script: Path) -> list[Path]:
-    """Return a script and its modules; the script comes first.
+    """Return a script and its modules, the script first. Modules outside the script's directory are left out.
 
     Args:
         script: the path of the script.
@@ -18,14 +18,14 @@ def modules_of(script: Path) -> list[Path]:
     Raises:
         ConversionError: a file is not valid Python 3.
     """
-    found = [script]
+    found, root = [script], script.parent
     for path in found:  # the list grows during the loop
         try:
             tree = ast.parse(path.read_bytes(), str(path))
         except SyntaxError as error:
             raise ConversionError(f"{path}, line {error.lineno}, is not valid Python 3: {error.msg}") from None
-        for imported in _imported(tree, path, script.parent):
-            found += [each for each in _files_of(imported) if each not in found]
+        for imported in _imported(tree, path, root):
+            found += [each for each in _files_of(imported) if each not in found and each.is_relative_to(root)]
     return found
 
 
@@ -43,8 +43,8 @@ def _imported(tree: ast.Module, path: Path, root: Path) -> Iterator[Path]:
 
 
 def _files_of(module: Path) -> list[Path]:
-    """Return the file of a module or package, after those of its parent packages."""
-    candidates = [module.with_name(f"{module.name}.py"), module / "__init__.py"]
+    """Return the ``__init__.py`` of the parent packages, then the file of the module or package."""
+    candidates = [module.parent / f"{module.name}.py", module / "__init__.py"]
     parents = []
     for parent in module.parents:
         if not (parent / "__init__.py").is_file():

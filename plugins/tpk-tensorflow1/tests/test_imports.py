@@ -150,6 +150,11 @@ def test_a_script_for_tensorpack_is_told_which_package_runs_it(run):
         run("import tensorpack")
 
 
+def test_a_copy_of_tensorpack_beside_the_script_is_a_module_of_the_script(run, tmp_path):
+    (tmp_path / "scripts" / "tensorpack.py").write_text("import tensorflow as tf\n")
+    assert run("import tensorpack")["tensorpack"].tf is tpk_tensorflow1
+
+
 def test_numpy_has_its_old_aliases():
     assert numpy1.float is float
     assert numpy1.zeros(2, numpy1.bool).dtype == bool

@@ -14,7 +14,6 @@ from typing import Any
 from tpk_tensorflow1.missing import no_such_name
 
 _OWN = ("compat", "contrib", "layers", "nn")
-_VARIABLES = ("get_variable",)
 
 
 def __getattr__(name: str) -> Any:
@@ -23,8 +22,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(name)
     if name in _OWN:
         return importlib.import_module(f"{__name__}.{name}")
-    if name in _VARIABLES:
-        return getattr(importlib.import_module(f"{__name__}.variables"), name)
+    if name == "get_variable":
+        return importlib.import_module(f"{__name__}.variables").get_variable
     tf = importlib.import_module("tensorflow")
     for module in (tf.compat.v1, tf):
         try:

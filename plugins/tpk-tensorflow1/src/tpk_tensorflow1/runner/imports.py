@@ -12,6 +12,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
@@ -119,10 +120,13 @@ class RewritingFinder(MetaPathFinder):
     ) -> ModuleSpec | None:
         """Return the spec of a module whose imports are replaced; None leaves the module to other finders."""
         package = fullname.partition(".")[0]
-        if package in self._packages or package == "tensorpack" or fullname.startswith("tensorflow.contrib"):
+        if package in self._packages or fullname.startswith("tensorflow.contrib"):
             self._check_importer(fullname)
             return None
         spec = PathFinder.find_spec(fullname, path, target)
+        if spec is None and fullname == "tensorpack":
+            message = "No module named 'tensorpack'. To run the script without it: python -m tpk_tensorpack script.py"
+            raise ModuleNotFoundError(message, name=fullname)
         if spec is None or type(spec.loader) is not SourceFileLoader or not self.covers(spec.origin):
             return None
         spec.loader = _RewritingLoader(fullname, spec.loader.path, self._packages)
@@ -139,9 +143,10 @@ class RewritingFinder(MetaPathFinder):
         files = _places(Path(path))
         below = [file.relative_to(place) for file in files for place in self._directories if file.is_relative_to(place)]
         return any(_INSTALLED.isdisjoint(each.parts) for each in below) and not any(
-            file.is_relative_to(directory) for file in files for directory in self._own_packages()
+            file.is_relative_to(directory) for file in files for directory in self._own_packages
         )
 
+    @cached_property
     def _own_packages(self) -> list[Path]:
         """Return the directories of tpk and of the replacing packages, which may be inside the script's directory."""
         specs = [importlib.util.find_spec(name) for name in (TENSORFLOW, "tpk", *self._packages.values())]
@@ -153,7 +158,7 @@ class RewritingFinder(MetaPathFinder):
         while frame is not None and "importlib" in frame.f_code.co_filename:
             frame = frame.f_back
         new = replacement(fullname, self._packages)
-        if new is not None and frame is not None and self.covers(frame.f_globals.get("__file__")):
+        if frame is not None and self.covers(frame.f_globals.get("__file__")):
             raise ImportError(
                 f"{frame.f_code.co_filename}, line {frame.f_lineno}: {fullname!r} is imported by its name as a string, "
                 f"which the runner cannot replace. Write an import statement, or the string {new!r}.",
@@ -161,12 +166,11 @@ class RewritingFinder(MetaPathFinder):
             )
         if PathFinder.find_spec(fullname.partition(".")[0]) is None:
             where = "a module" if frame is None else frame.f_globals.get("__file__", "a module")
-            remedy = (
-                "If that file belongs to the script, pass its directory with --also."
-                if new is not None
-                else "tpk-tensorpack runs scripts for tensorpack: python -m tpk_tensorpack script.py"
+            raise ModuleNotFoundError(
+                f"No module named {fullname!r}, which {where} imports. If that file belongs to the script, pass its "
+                "directory with --also.",
+                name=fullname,
             )
-            raise ModuleNotFoundError(f"No module named {fullname!r}, which {where} imports. {remedy}", name=fullname)
 
 
 class _RewritingLoader(SourceFileLoader):

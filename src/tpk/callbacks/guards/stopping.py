@@ -22,7 +22,7 @@ class EarlyStopping(StatisticFollower, Callback):
     """Stops training when a statistic stops improving.
 
     The training ends cleanly after the epoch: all other callbacks finish it. If it is resumed later, it ends at once.
-    A statistic that has not been reported by the first time it is looked at is a warning.
+    If the statistic is unknown when the callback first needs it, a warning says so.
 
     Args:
         monitor_stat: the name of a statistic, such as ``"validation_error"``.

@@ -385,8 +385,8 @@ class StatMonitorParamSetter(StatisticFollower, HyperParamSetter):
     """Changes a hyperparameter when a statistic has stopped improving.
 
     It does so if none of the last `last_k` values of the statistic is better than the value before them by more than
-    `threshold`. After a change it waits for `last_k` epochs. A statistic that has not been reported by the first time
-    it is looked at is a warning.
+    `threshold`. After a change it waits for `last_k` epochs. If the statistic is unknown when the callback first
+    needs it, a warning says so.
 
     Args:
         param: a `HyperParam`, or the name of a variable.

@@ -87,7 +87,6 @@ class MapDataComponent(MapData):
     def __init__(self, flow: Iterable[Any], func: Callable[[Any], Any], component: int | str = 0) -> None:
         _check_function(func, type(self).__name__)
         super().__init__(flow, _OnComponent(func, component))
-        self.component_func = func
         self.component = component
 
 

@@ -27,6 +27,7 @@ pytestmark = [
 ]
 
 ANSWERS = {
+    "how do I install": "installation",
     "how do I resume": "howto/resume",
     "why is my loss NaN": "howto/debug",
     "how do I use two GPUs": "howto/devices",

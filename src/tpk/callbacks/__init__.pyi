@@ -30,6 +30,7 @@ from .hyper_params.setters import (
     StatMonitorParamSetter as StatMonitorParamSetter,
 )
 from .inference.inferencers import (
+    Accuracy as Accuracy,
     BinaryClassificationStats as BinaryClassificationStats,
     ClassificationError as ClassificationError,
     Inferencer as Inferencer,

@@ -81,10 +81,15 @@ def train_over(data, inputs, statistics, runner=tpk.InferenceRunner, **options):
         def optimizer(self):
             return tf.compat.v1.train.GradientDescentOptimizer(0.0)
 
+    return evaluate(Model(), data, statistics, runner, **options)
+
+
+def evaluate(model, data, inferencers, runner=tpk.InferenceRunner, **options):
+    """Evaluate a model once; return the history."""
     config = tpk.TrainConfig(
-        model=Model(),
+        model=model,
         data=tpk.FeedInput(data),
-        callbacks=[runner(data, statistics, **options)],
+        callbacks=[runner(data, inferencers, **options)],
         extra_callbacks=[],
         monitors=[],
         steps_per_epoch=1,
@@ -102,6 +107,42 @@ def test_a_mean_weighs_examples_and_not_batches(runner, options):
     inputs = [tf.TensorSpec([None], tf.float32, "x")]
     history = train_over(data, inputs, tpk.ScalarStats(["average", "cost"]), runner, **options)
     assert history["validation_average"] == [0.25]
+
+
+@pytest.mark.parametrize("dtype", [tf.bool, tf.float32])
+def test_inferencers_weigh_the_examples_of_a_small_last_batch(dtype):
+    rng = np.random.default_rng(0)
+    correct, label = rng.integers(0, 2, (2, 10))
+    examples = [list(example) for example in zip(correct.astype(dtype.as_numpy_dtype), label, strict=True)]
+    data = tpk.BatchData(examples, 4, remainder=True)
+    assert [len(batch[0]) for batch in data] == [4, 4, 2]
+
+    class Model(tpk.ModelDesc):
+        def inputs(self):
+            return [tf.TensorSpec([None], dtype, "correct"), tf.TensorSpec([None], tf.int64, "label")]
+
+        def build_graph(self, correct, label):
+            tf.logical_not(tf.cast(correct, tf.bool), name="incorrect_vector")
+            tf.reduce_mean(tf.cast(correct, tf.float64), name="average")
+            return tf.identity(tf.compat.v1.get_variable("w", initializer=0.0), "cost")
+
+        def optimizer(self):
+            return tf.compat.v1.train.GradientDescentOptimizer(0.0)
+
+    inferencers = [
+        tpk.Accuracy(),
+        tpk.ClassificationError(),
+        tpk.ScalarStats("average"),
+        BinaryClassificationStats("correct", "label"),
+        tpk.MetricInferencer(tf.compat.v1.metrics.mean, {"values": "correct"}, name="metric_mean"),
+    ]
+    history = evaluate(Model(), data, inferencers)
+    assert history["validation_accuracy"] == [correct.mean()]
+    assert history["validation_error"] == [1 - correct.mean()]
+    assert history["validation_average"] == [pytest.approx(correct.mean(), abs=1e-15)]
+    assert history["val_precision"] == [precision_score(label, correct)]
+    assert history["val_recall"] == [recall_score(label, correct)]
+    assert history["metric_mean"] == [pytest.approx(correct.mean(), abs=1e-7)]
 
 
 def test_the_size_of_a_batch_is_that_of_the_first_input_that_has_one():
@@ -123,7 +164,8 @@ def test_means_of_what_is_not_finite(values, mean):
 
 
 @pytest.mark.parametrize(
-    "merged", [tpk.ScalarStats("cost"), tpk.ClassificationError(), BinaryClassificationStats("score", "y")]
+    "merged",
+    [tpk.ScalarStats("cost"), tpk.Accuracy(), tpk.ClassificationError(), BinaryClassificationStats("score", "y")],
 )
 def test_states_without_any_batch_merge(merged):
     merged.before_inference()

@@ -148,18 +148,16 @@ class ScalarStats(Inferencer):
         self._values = [values for state in states for values in state]
 
 
-class ClassificationError(Inferencer):
-    """The fraction of wrong predictions among all examples, exact for batches of different sizes.
+class _FractionOfExamples(Inferencer):
+    """The fraction of all examples for which a vector is 1.
 
-    Args:
-        wrong_tensor_name: a vector in the tower, with 1 (or true) for each wrong prediction.
-        summary_name: the name of the statistic.
+    It counts ones and examples, so batches of different sizes are exact.
     """
 
-    def __init__(self, wrong_tensor_name: str = "incorrect_vector", summary_name: str = "validation_error") -> None:
-        self.wrong_tensor_name = wrong_tensor_name
+    def __init__(self, tensor_name: str, summary_name: str) -> None:
+        self.tensor_name = tensor_name
         self.summary_name = summary_name
-        self._wrong = 0.0
+        self._ones = 0.0
         self._total = 0
 
     @property
@@ -173,29 +171,59 @@ class ClassificationError(Inferencer):
         Raises:
             ConfigError: if it is not known to be a vector.
         """
-        return _find_tensor(self, tower, self.wrong_tensor_name, 1)
+        return _find_tensor(self, tower, self.tensor_name, 1)
 
     def before_inference(self) -> None:
         """Discard the state of the previous pass."""
-        self._wrong, self._total = 0.0, 0
+        self._ones, self._total = 0.0, 0
 
     def on_fetches(self, results: Any) -> None:
-        """Count the wrong predictions of a batch."""
-        self._wrong += float(np.sum(results, dtype=np.float64))
+        """Count the ones and the examples of a batch."""
+        self._ones += float(np.sum(results, dtype=np.float64))
         self._total += len(results)
 
     def after_inference(self) -> Mapping[str, float]:
         """Return the fraction, or NaN if the pass was empty."""
-        return {self.summary_name: self._wrong / self._total if self._total else math.nan}
+        return {self.summary_name: self._ones / self._total if self._total else math.nan}
 
     def state(self) -> tuple[float, int]:
-        """Return the number of wrong predictions, and of all predictions."""
-        return self._wrong, self._total
+        """Return the number of ones, and of all examples."""
+        return self._ones, self._total
 
     def merge(self, states: Sequence[tuple[float, int]]) -> None:
         """Add up the counts of all processes."""
-        self._wrong = math.fsum(wrong for wrong, _ in states)
+        self._ones = math.fsum(ones for ones, _ in states)
         self._total = sum(total for _, total in states)
+
+
+class Accuracy(_FractionOfExamples):
+    """The fraction of correct predictions among all examples, exact for batches of different sizes.
+
+    Args:
+        correct_tensor_name: a vector in the tower, with 1 (or true) for each correct prediction.
+        summary_name: the name of the statistic.
+
+    Example:
+        ```python
+        # In build_graph: tf.equal(tf.argmax(logits, 1), label, name="correct")
+        tpk.InferenceRunner(batches, tpk.Accuracy("correct"))
+        ```
+    """
+
+    def __init__(self, correct_tensor_name: str = "correct", summary_name: str = "validation_accuracy") -> None:
+        super().__init__(correct_tensor_name, summary_name)
+
+
+class ClassificationError(_FractionOfExamples):
+    """The fraction of wrong predictions among all examples, exact for batches of different sizes.
+
+    Args:
+        wrong_tensor_name: a vector in the tower, with 1 (or true) for each wrong prediction.
+        summary_name: the name of the statistic.
+    """
+
+    def __init__(self, wrong_tensor_name: str = "incorrect_vector", summary_name: str = "validation_error") -> None:
+        super().__init__(wrong_tensor_name, summary_name)
 
 
 class BinaryClassificationStats(Inferencer):
@@ -308,6 +336,9 @@ class MetricInferencer(Inferencer):
 
     The metric is part of the graph: its update runs along with each batch, nothing is fetched, and its value is
     computed once at the end of the pass. Each pass resets it.
+
+    Give the metric one value for each example. A mean over the batch needs the size of the batch as its weight, as in
+    the example below; otherwise the examples of a small batch count for more.
 
     Each tower and each process has its own state; the states are added up before the value is computed. Except for
     rounding, this is exact if the state consists of sums and counts, as the aggregation of its variables tells. This is

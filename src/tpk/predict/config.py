@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -17,7 +16,7 @@ from tpk.graph.tower_options import PRECISIONS, in_precision
 from tpk.plugin.creation import also_spelled
 from tpk.predict.inputs import check_feeds_suffice, inputs_beneath
 from tpk.predict.online import check_names, tensors_by_key
-from tpk.predict.weights import restore_weights
+from tpk.predict.weights import create_restored_session
 from tpk.session.creator import NewSessionCreator, as_session_creator
 from tpk.tower.context import PredictTowerContext
 from tpk.tower.handle import TowerHandle
@@ -82,20 +81,13 @@ class PredictConfig:
             resolve_devices(self.device)
 
     def _check_model(self) -> None:
-        model = self.model
-        if isinstance(model, type):
-            raise ConfigError(f"PredictConfig(model={model.__name__}): expected an instance. Write {model.__name__}().")
-        if model is not None and not all(hasattr(model, name) for name in ("get_input_signature", "build_graph")):
-            raise ConfigError(
-                f"PredictConfig(model={model!r}): expected a tpk.ModelDesc, or another object with "
-                "get_input_signature() and build_graph(*tensors). Give a function as tower_func, with its "
-                "input_signature."
-            )
+        if self.model is not None:
+            check_model("PredictConfig", self.model, "Give a function as tower_func, with its input_signature.")
         if self.tower_func is not None and not callable(self.tower_func):
             raise ConfigError(
                 f"PredictConfig(tower_func={self.tower_func!r}): expected a function of the input tensors."
             )
-        given = [option is not None for option in (model, self.tower_func, self.input_signature)]
+        given = [option is not None for option in (self.model, self.tower_func, self.input_signature)]
         if given not in ([True, False, False], [False, True, True]):
             raise ConfigError(
                 "PredictConfig needs either a model, or a tower_func together with its input_signature, which has a "
@@ -130,6 +122,26 @@ class PredictConfig:
         for device in [self.device] if devices is None else devices:
             graph.add_tower(device)
         return graph
+
+
+def check_model(owner: str, model: Any, remedy: str = "") -> None:
+    """Check that a model can be built for inference.
+
+    Args:
+        owner: who takes the model, for messages.
+        model: the model.
+        remedy: the last sentence of the message.
+
+    Raises:
+        ConfigError: if it is a class, or something else than a model.
+    """
+    if isinstance(model, type):
+        raise ConfigError(f"{owner}(model={model.__name__}): expected an instance. Write {model.__name__}().")
+    if not all(hasattr(model, name) for name in ("get_input_signature", "build_graph")):
+        raise ConfigError(
+            f"{owner}(model={model!r}): expected a tpk.ModelDesc, or another object with get_input_signature() and "
+            f"build_graph(*tensors). {remedy}".rstrip()
+        )
 
 
 @attrs.frozen(eq=False)
@@ -224,14 +236,7 @@ class PredictGraph:
         creator = as_session_creator(self.config.session_creator)
         if type(creator) is NewSessionCreator:
             creator = NewSessionCreator(creator.target, add_logical_devices(creator.config, self._devices))
-        with self.graph.as_default(), _without_global_variables(self.graph):
-            sess = creator.create_session(self.graph)
-        try:
-            restore_weights(sess, self.config.session_init)
-        except BaseException:
-            sess.close()
-            raise
-        return sess
+        return create_restored_session(self.graph, creator, self.config.session_init)
 
     def _inputs(self, handle: TowerHandle, outputs: Sequence[Any]) -> dict[str, Any]:
         if self.config.input_names is not None:
@@ -243,15 +248,3 @@ class PredictGraph:
         inputs = dict(zip(names, handle.get_tensors(names), strict=True))
         check_feeds_suffice(list(inputs.values()), outputs)
         return inputs
-
-
-@contextmanager
-def _without_global_variables(graph: Any) -> Iterator[None]:
-    """Keep the session creator from initializing weights, so that those without a stored value are found later."""
-    collection = graph.get_collection_ref(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES)
-    variables = list(collection)
-    collection.clear()
-    try:
-        yield
-    finally:
-        collection[:] = variables

@@ -17,6 +17,7 @@ from tpk.errors import CheckpointError
 from tpk.graph.optimizers.weight_averages import AVERAGE_NAME
 from tpk.graph.random import COUNTERS
 from tpk.graph.variables import by_name, saveable_variables, variable_name
+from tpk.session.creator import SessionCreator
 from tpk.text import format_count, nearest, some
 
 
@@ -94,6 +95,39 @@ class InitialValues(SessionInit):
             if name not in variables:
                 raise CheckpointError(f"InitialValues: the model has no variable {name!r}.{nearest(name, variables)}")
         sess.run([variables[name].initializer for name in names])
+
+
+def create_restored_session(graph: Any, creator: SessionCreator, weights: Any) -> Any:
+    """Return a new session with all variables restored.
+
+    Args:
+        graph: the graph of the model; it is not finalized.
+        creator: creates the session.
+        weights: see `PredictConfig.session_init`.
+
+    Raises:
+        CheckpointError: if a value does not fit, or is missing; the message names the variables.
+    """
+    with graph.as_default(), _without_global_variables(graph):
+        sess = creator.create_session(graph)
+    try:
+        restore_weights(sess, weights)
+    except BaseException:
+        sess.close()
+        raise
+    return sess
+
+
+@contextmanager
+def _without_global_variables(graph: Any) -> Iterator[None]:
+    """Keep the session creator from initializing weights, so that those without a stored value are found later."""
+    collection = graph.get_collection_ref(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES)
+    variables = list(collection)
+    collection.clear()
+    try:
+        yield
+    finally:
+        collection[:] = variables
 
 
 def restore_weights(sess: Any, weights: Any) -> None:

@@ -1,4 +1,5 @@
 from .config import TrainConfig as TrainConfig
+from .evaluation import evaluate as evaluate
 from .launch import (
     launch_train_with_config as launch_train_with_config,
     make_trainer as make_trainer,

@@ -57,15 +57,15 @@ class QueueInputTrainer(SingleCostTrainer):
 class NoOpTrainer(QueueInputTrainer):
     """Runs only the callbacks: it has the graph of `QueueInputTrainer`, and its steps do nothing.
 
-    Use it to evaluate, export or time a model or a checkpoint with callbacks. A step counts in ``global_step``, but
-    changes no variable, and takes no data (unless a callback fetches a tensor that needs it, or a `FeedInput` feeds
-    it). For callbacks at the end of an epoch, ``steps_per_epoch=0`` is enough. It makes one step in a run, on one
-    device.
+    Use it to inspect, export or time a model or a checkpoint with callbacks; to evaluate one, use `evaluate`. A step
+    counts in ``global_step``, but changes no variable, and takes no data (unless a callback fetches a tensor that needs
+    it, or a `FeedInput` feeds it). For callbacks at the end of an epoch, ``steps_per_epoch=0`` is enough. It makes one
+    step in a run, on one device.
 
     Example:
         ```python
         config = tpk.TrainConfig(
-            model=Model(), dataflow=flow, callbacks=[tpk.InferenceRunner(validation, tpk.ScalarStats("cost"))],
+            model=Model(), dataflow=flow, callbacks=[tpk.DumpParamAsImage("conv1/kernel")],
             session_init="runs/digits", steps_per_epoch=0, max_epoch=1,
         )
         tpk.launch_train_with_config(config, "NoOpTrainer")

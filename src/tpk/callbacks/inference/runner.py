@@ -168,7 +168,7 @@ class InferenceRunner(Callback):
         if self._sanity_batches:
             with _random_state_kept():
                 try:
-                    self._evaluate(self._sanity_batches)
+                    self.evaluate(self._sanity_batches)
                 except Exception as error:
                     add_note(error, f"raised in the sanity pass of {self._label}, before the training starts")
                     raise
@@ -182,7 +182,7 @@ class InferenceRunner(Callback):
             PeerError: if the evaluation in another process failed.
         """
         # In every process: outside the chief, monitors only keep the history, for callbacks that follow a statistic.
-        for name, value in self._evaluate(self.max_batches).items():
+        for name, value in self.evaluate(self.max_batches).items():
             trainer.monitors.put_scalar(name, value)
 
     def after_train(self, trainer: Any) -> None:
@@ -250,8 +250,13 @@ class InferenceRunner(Callback):
 
     # Evaluating
 
-    def _evaluate(self, limit: int | None) -> dict[str, float]:
-        """Make a pass of at most `limit` batches, and return the statistics."""
+    def evaluate(self, limit: int | None = None) -> dict[str, float]:
+        """Make a pass of at most `limit` batches, and return the statistics without reporting them.
+
+        Raises:
+            InputError: if the data is empty, or its length is wrong.
+            PeerError: if the evaluation in another process failed.
+        """
         count = self._evaluate_together(limit) if self._is_shared else self._evaluate_share(limit)
         if not count:
             raise InputError(

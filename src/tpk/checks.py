@@ -51,5 +51,10 @@ def check_one_of(owner: object, known: Collection[Any], **values: Any) -> None:
             raise ConfigError(f"{_name_of(owner)}: {name} must be one of {', '.join(map(repr, known))}, not {value!r}")
 
 
+def check_mode(owner: object, mode: Any) -> None:
+    """Raise unless `mode` is ``"min"`` or ``"max"``: whether smaller or larger values are better."""
+    check_one_of(owner, ("min", "max"), mode=mode)
+
+
 def _name_of(owner: object) -> str:
     return owner if isinstance(owner, str) else type(owner).__name__

@@ -133,7 +133,7 @@ def test_wrong_options_are_errors(tmp_path):
         ({"patience": 1}, [math.nan, 1], 1),
         ({"patience": 2, "min_delta": 0.5}, [5, 4.6, 4.5, 1], 3),
         ({"patience": 2, "min_delta": 0.5}, [5, 4.6, 4.4, 4.3], 4),
-        ({"patience": 2, "reverse": True}, [1, 2, 2, 1, 9], 4),
+        ({"patience": 2, "mode": "max"}, [1, 2, 2, 1, 9], 4),
         ({"patience": 1}, [3, None, None, 3, 1], 4),
     ],
 )
@@ -156,7 +156,7 @@ def test_early_stopping_survives_a_resume_and_stays_stopped(tmp_path, killed_in,
 
 
 @pytest.mark.parametrize(
-    "options", [{"patience": "x"}, {"patience": 1, "min_delta": "x"}, {"patience": 1, "reverse": "no"}]
+    "options", [{"patience": "x"}, {"patience": 1, "min_delta": "x"}, {"patience": 1, "mode": "no"}]
 )
 def test_early_stopping_refuses_values_of_another_kind(options):
     with pytest.raises(tpk.ConfigError, match=f"EarlyStopping: {list(options)[-1]} must be"):

@@ -10,7 +10,7 @@ import pytest
 
 import tpk
 from tpk.checkpoint.encoding import decode, encode
-from tpk.errors import TpkError, UnknownScalarError
+from tpk.errors import ConfigError, TpkError, UnknownScalarError
 from tpk.monitors.history import History
 
 
@@ -67,7 +67,9 @@ def test_the_best_is_the_first_smallest_or_largest_value(history):
     history.add("cost", 3, 30, math.nan)
     history.add("cost", 4, 40, 0.5)
     assert history.best("cost") == (0.5, 1, 10)
-    assert history.best("cost", reverse=True) == (math.inf, 2, 20)
+    assert history.best("cost", mode="max") == (math.inf, 2, 20)
+    with pytest.raises(ConfigError, match="mode must be one of 'min', 'max', not 'most'"):
+        history.best("cost", mode="most")
     history.add("nothing", 1, 10, math.nan)
     assert history.best("nothing") is None
 

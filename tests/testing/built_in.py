@@ -94,7 +94,7 @@ CALLBACKS = {
         lambda directory: tpk.DumpTensorAsImage("logits", map_func=lambda logits: logits[None, :, :, None])
     ),
     "DumpTensors": Entry(lambda directory: tpk.DumpTensors(["cost", "logits"])),
-    "EarlyStopping": Entry(lambda directory: tpk.EarlyStopping("error", patience=2, reverse=True)),
+    "EarlyStopping": Entry(lambda directory: tpk.EarlyStopping("error", patience=2, mode="max")),
     "EnableCallbackIf": Entry(
         lambda directory: tpk.EnableCallbackIf(tpk.MinSaver("cost", checkpoint_dir=directory / "best"), lambda _: True)
     ),

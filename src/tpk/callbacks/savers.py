@@ -191,7 +191,7 @@ class MinSaver(StatisticFollower, Callback):
         on_failure: str = "raise",
     ) -> None:
         check_at_least(self, 1, keep=keep)
-        self.statistic = Statistic(monitor_stat, reverse=self._sign < 0)
+        self.statistic = Statistic(monitor_stat, self._word)
         self._keep = keep
         self._prefix = filename or f"{self._word}-{monitor_stat}"
         self._checkpoint_dir = None if checkpoint_dir is None else Path(checkpoint_dir)

@@ -17,6 +17,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from tpk.checks import check_mode
 from tpk.errors import ConfigError, UnknownScalarError
 from tpk.plugin.creation import import_optional
 from tpk.text import nearest
@@ -141,20 +142,22 @@ class History(Mapping[str, np.ndarray]):
         figure.tight_layout()
         return plots
 
-    def best(self, name: str, reverse: bool = False) -> tuple[float, int, int] | None:
+    def best(self, name: str, mode: str = "min") -> tuple[float, int, int] | None:
         """Return the best value of `name`, and the epoch and global step at which it was first reported.
 
         Args:
             name: the scalar.
-            reverse: if true, the largest value is the best; otherwise the smallest.
+            mode: ``"min"`` for the smallest value, ``"max"`` for the largest.
 
         Returns:
             The value, epoch and global step; None if all values are NaN.
 
         Raises:
+            ConfigError: if `mode` is invalid.
             UnknownScalarError: if `name` was never reported.
         """
-        values = -self[name] if reverse else self[name]
+        check_mode(self, mode)
+        values = -self[name] if mode == "max" else self[name]
         if np.isnan(values).all():
             return None
         position, series = int(np.nanargmin(values)), self._of(name)
@@ -262,8 +265,8 @@ class History(Mapping[str, np.ndarray]):
     def _html_row(self, name: str) -> str:
         values = self[name]
         cells = [html.escape(name), str(len(values)), f"{values[-1]:.6g}"]
-        for reverse in (False, True):
-            best = self.best(name, reverse)
+        for mode in ("min", "max"):
+            best = self.best(name, mode)
             cells += ["", ""] if best is None else [f"{best[0]:.6g}", str(best[1])]
         return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
 

@@ -136,7 +136,7 @@ class HistoryProtocol(Protocol):
     def of(self, name: str) -> list[tuple[int, float]]:
         """Return the global steps and values of a scalar, oldest first."""
 
-    def best(self, name: str, reverse: bool = False) -> tuple[float, int, int] | None:
+    def best(self, name: str, mode: str = "min") -> tuple[float, int, int] | None:
         """Return the best value of a scalar, and its epoch and global step."""
 
     def nearest(self, name: str) -> str:

@@ -368,8 +368,8 @@ class Statistic(tpk.Callback):
         ([1.0, 0.96, 0.95, 0.1, 0.0], {}, [1, 1, 1, 0.5, 0.5]),
         # It was better for one epoch of the two.
         ([1.0, 0.5, 1.0, 1.0, 1.0], {}, [1, 1, 1, 1, 0.5]),
-        ([0.0, 0.2, 0.4, 0.6, 0.8], {"reverse": True}, [1, 1, 1, 1, 1]),
-        ([0.8, 0.6, 0.4, 0.2, 0.0], {"reverse": True}, [1, 1, 1, 0.5, 0.5]),
+        ([0.0, 0.2, 0.4, 0.6, 0.8], {"mode": "max"}, [1, 1, 1, 1, 1]),
+        ([0.8, 0.6, 0.4, 0.2, 0.0], {"mode": "max"}, [1, 1, 1, 0.5, 0.5]),
     ],
 )
 def test_a_statistic_that_does_not_improve_changes_the_value(values, options, expected):
@@ -392,6 +392,8 @@ def test_bad_thresholds_and_counts_are_errors():
         StatMonitorParamSetter("learning_rate", "error", lambda rate: rate, -0.1, 2)
     with pytest.raises(ConfigError, match="last_k must be an integer, 1 or more"):
         StatMonitorParamSetter("learning_rate", "error", lambda rate: rate, 0.1, 0)
+    with pytest.raises(ConfigError, match="mode must be one of 'min', 'max', not True"):
+        StatMonitorParamSetter("learning_rate", "error", lambda rate: rate, 0.1, 2, True)
 
 
 def interrupted(make, after):

@@ -80,7 +80,7 @@ def test_it_says_why_it_ended_how_long_it_took_and_what_was_best(tmp_path, outco
         report,
         tpk.ModelSaver(),
         tpk.MinSaver("cost"),
-        tpk.EarlyStopping("score", 9, reverse=True),
+        tpk.EarlyStopping("score", 9, mode="max"),
         tpk.PeriodicTrigger(tpk.MinSaver("error"), every_k_epochs=1),
     )
     ending, best, checkpoints = outcome()

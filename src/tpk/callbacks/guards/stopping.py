@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from tpk.callbacks.statistics.followed import Statistic, StatisticFollower
-from tpk.checks import check_at_least, check_flags, check_not_negative
+from tpk.checks import check_at_least, check_mode, check_not_negative
 from tpk.errors import ConfigError, StopTraining
 from tpk.plugin import Callback, hookimpl
 
@@ -28,10 +28,10 @@ class EarlyStopping(StatisticFollower, Callback):
         monitor_stat: the name of a statistic, such as ``"validation_error"``.
         patience: the number of values in a row that may be no better than the best one before.
         min_delta: by how much a value must be better than the best one to count; not negative.
-        reverse: whether the statistic improves by growing.
+        mode: ``"min"`` if smaller values are better, ``"max"`` if larger values are better.
 
     Raises:
-        ConfigError: if `patience` is not positive or `min_delta` is negative.
+        ConfigError: if `patience` is not positive, `min_delta` is negative, or `mode` is invalid.
 
     Example:
         ```python
@@ -43,15 +43,15 @@ class EarlyStopping(StatisticFollower, Callback):
     chief_only = False
     state_key: str
 
-    def __init__(self, monitor_stat: str, patience: int, min_delta: float = 0.0, reverse: bool = False) -> None:
+    def __init__(self, monitor_stat: str, patience: int, min_delta: float = 0.0, mode: str = "min") -> None:
         check_at_least(self, 1, patience=patience)
-        check_flags(self, reverse=reverse)
+        check_mode(self, mode)
         check_not_negative(self, min_delta=min_delta)
-        self.statistic = Statistic(monitor_stat, reverse)
+        self.statistic = Statistic(monitor_stat, mode)
         self.state_key = monitor_stat
         self._patience = patience
         self._min_delta = min_delta
-        self._sign = -1.0 if reverse else 1.0
+        self._sign = -1.0 if mode == "max" else 1.0
         self._best: float | None = None
         self._waited = 0
         self._reason = ""

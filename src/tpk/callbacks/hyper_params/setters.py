@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tpk.callbacks.hyper_params.schedules import Schedule, StepSchedule
 from tpk.callbacks.statistics.followed import Statistic, StatisticFollower
-from tpk.checks import check_at_least, check_not_negative
+from tpk.checks import check_at_least, check_mode, check_not_negative
 from tpk.errors import ConfigError, TrainerStateError
 from tpk.graph.gradients import costs_of_first_tower
 from tpk.graph.optimizers.learning_rate import learning_rate_of
@@ -394,10 +394,10 @@ class StatMonitorParamSetter(StatisticFollower, HyperParamSetter):
         value_func: takes the current value of the hyperparameter and returns the new one.
         threshold: by how much the statistic has to improve; not negative.
         last_k: the number of values.
-        reverse: whether the statistic improves by growing.
+        mode: ``"min"`` if smaller values are better, ``"max"`` if larger values are better.
 
     Raises:
-        ConfigError: if `threshold` is negative or `last_k` not positive.
+        ConfigError: if `threshold` is negative, `last_k` is not positive, or `mode` is invalid.
 
     Example:
         Divide the learning rate by 10 when the validation error has not fallen by 0.002 in five epochs:
@@ -414,18 +414,19 @@ class StatMonitorParamSetter(StatisticFollower, HyperParamSetter):
         value_func: Callable[[Any], float],
         threshold: float,
         last_k: int,
-        reverse: bool = False,
+        mode: str = "min",
     ) -> None:
         super().__init__(param)
         check_not_negative(self, threshold=threshold)
         check_at_least(self, 1, last_k=last_k)
-        self.statistic = Statistic(stat_name, reverse)
+        check_mode(self, mode)
+        self.statistic = Statistic(stat_name, mode)
         self.state_key = f"{self.param.readable_name}, {stat_name}"
         self._value_func = value_func
         self._threshold = threshold
         self._last_k = last_k
         self._window = last_k + 1
-        self._sign = -1 if reverse else 1
+        self._sign = -1 if mode == "max" else 1
         self._epoch_of_last_change = 0
 
     @hookimpl(trylast=True)

@@ -21,12 +21,12 @@ class Statistic:
 
     Args:
         name: its name.
-        reverse: whether it improves by growing.
+        mode: ``"min"`` if smaller values are better, ``"max"`` if larger values are better.
     """
 
-    def __init__(self, name: str, reverse: bool = False) -> None:
+    def __init__(self, name: str, mode: str = "min") -> None:
         self.name = name
-        self.reverse = reverse
+        self.mode = mode
         self._seen = 0
         self._has_warned = False
 

@@ -223,7 +223,7 @@ class Run:
         """Return the best value of a statistic, its epoch and its step; None if unknown."""
         if name not in self.history or name not in self.directions:
             return None
-        return self.history.best(name, self.directions[name] == "max")
+        return self.history.best(name, self.directions[name])
 
     def problem(self) -> str | None:
         """Return why the files cannot be read; None if they can."""

@@ -130,8 +130,7 @@ class RunRecord:
         if self._starts_over:
             self._trainer.monitors.start_over()
         if self._attempt is not None:
-            directions = {name: "max" if grows else "min" for name, grows in known_directions(self._trainer).items()}
-            self._write(attrs.evolve(self._attempt, directions=directions))
+            self._write(attrs.evolve(self._attempt, directions=known_directions(self._trainer)))
 
     def __enter__(self) -> RunRecord:
         return self

@@ -127,14 +127,14 @@ def outcome_logged(
     _log(trainer, clock() - started, first_step, resumed_from)
 
 
-def known_directions(trainer: TrainerProtocol) -> dict[str, bool]:
-    """Return for each statistic with a known direction whether larger values are better.
+def known_directions(trainer: TrainerProtocol) -> dict[str, str]:
+    """Return ``"min"`` or ``"max"``, whichever is better, for each statistic with a known direction.
 
     These are the statistics that callbacks follow, which come first because they matter most, and the costs.
     """
     plugins = list(trainer.hooks.plugins.values())
-    directions = {cost: False for each in plugins if isinstance(each, EpochMeans) for cost in each.costs}
-    directions |= {each.statistic.name: each.statistic.reverse for each in statistic_followers(plugins)}
+    directions = {cost: "min" for each in plugins if isinstance(each, EpochMeans) for cost in each.costs}
+    directions |= {each.statistic.name: each.statistic.mode for each in statistic_followers(plugins)}
     return dict(reversed(directions.items()))
 
 
@@ -174,7 +174,7 @@ def _finished(trainer: TrainerProtocol, resumed_from: Path) -> str:
 def _best_values(trainer: TrainerProtocol) -> str:
     history = trainer.monitors.history
     directions = known_directions(trainer)
-    found = {name: history.best(name, reverse) for name, reverse in directions.items() if name in history}
+    found = {name: history.best(name, mode) for name, mode in directions.items() if name in history}
     values = [
         f"{name} {best[0]:.5g} in epoch {best[1]} (step {best[2]})" for name, best in found.items() if best is not None
     ]

@@ -169,5 +169,6 @@ class StatMonitorParamSetter(HyperParamSetter, tpk.StatMonitorParamSetter):
         last_k: int,
         reverse: bool = False,
     ) -> None:
-        super().__init__(param, stat_name, value_func, threshold, last_k, reverse)  # type: ignore[call-arg]
+        mode = "max" if reverse else "min"
+        super().__init__(param, stat_name, value_func, threshold, last_k, mode)  # type: ignore[call-arg]
         self._window = last_k

@@ -92,6 +92,46 @@ def test_predict_tower_and_var_strategy_are_explained():
         tpk.strategies.build_on_multi_tower(CPUS, list, var_strategy="shared")
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("validation_data", r"takes no validation_data=: add an evaluation to callbacks, as in tpk.InferenceRunner\("),
+        ("logger", r"takes no logger=: write extra_monitors, as in extra_monitors=\['CSVWriter'\]\."),
+        ("checkpoint_dir", "takes no checkpoint_dir=: write run_dir, with 'ModelSaver' in callbacks"),
+        ("save_top_k", r"takes no save_top_k=: add tpk.MinSaver\('validation_cost', keep=3\) to callbacks"),
+        ("ckpt_path", "takes no ckpt_path=: write session_init for weights, or run_dir and resume='auto'"),
+        ("devices", r"takes no devices=: give it to the trainer, as in tpk.launch_train_with_config\("),
+    ],
+)
+def test_a_config_and_the_launch_tell_what_to_write(name, message):
+    with pytest.raises(UnknownOptionError, match=rf"TrainConfig\(\) {message}"):
+        tpk.TrainConfig(model=Linear(), dataflow=[], **{name: 1})
+    config = tpk.TrainConfig(model=Linear(), dataflow=[[1.0]])
+    with pytest.raises(UnknownOptionError, match=rf"launch_train_with_config\(\) {message}"):
+        tpk.launch_train_with_config(config, "SimpleTrainer", **{name: 1})
+
+
+def test_the_launch_tells_that_an_option_belongs_to_the_config():
+    config = tpk.TrainConfig(model=Linear(), dataflow=[[1.0]])
+    with pytest.raises(UnknownOptionError, match=r"takes no callbacks=: write tpk.TrainConfig\(callbacks=...\)"):
+        tpk.launch_train_with_config(config, callbacks=["ModelSaver"])
+
+
+def test_what_the_messages_say_to_write_is_right():
+    tpk.TrainConfig(
+        model=Linear(),
+        dataflow=[],
+        callbacks=[
+            tpk.InferenceRunner([[1.0]], tpk.ScalarStats("cost")),
+            tpk.MinSaver("validation_cost", keep=3),
+            tpk.ModelSaver(max_to_keep=3),
+        ],
+        extra_monitors=["CSVWriter"],
+        run_dir="runs/x",
+        resume="auto",
+    )
+
+
 def test_signatures_have_the_own_words_alone():
     parameters = list(inspect.signature(tpk.SyncMultiGPUTrainerReplicated).parameters)
     assert parameters == ["devices", "average", "mode", "sync_variables", "precision", "xla", "steps_per_run"]

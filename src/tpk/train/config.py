@@ -22,11 +22,29 @@ from tpk.train.run.directory import RESUME
 Plugins = Sequence[Any]
 
 TRAINER_OPTIONS = ("gpus", "devices", "nr_tower", "tower", "strategy", "precision", "xla")
-SPELLINGS = {
+SPELLINGS: dict[str, str] = {
     **dict.fromkeys(("epochs", "max_epochs", "num_epochs", "nr_epoch", "n_epochs"), "write max_epoch."),
     **dict.fromkeys(("steps", "step_per_epoch", "num_steps", "max_steps"), "write steps_per_epoch and max_epoch."),
     **dict.fromkeys(("dataset", "train_data", "inputs"), "write dataflow, or data for a tpk.InputSource."),
-    **dict.fromkeys(("log_dir", "logdir", "output_dir", "save_dir"), "write run_dir."),
+    **dict.fromkeys(
+        ("validation_data", "val_data", "val_dataloaders", "eval_dataset", "eval_data"),
+        "add an evaluation to callbacks, as in tpk.InferenceRunner(validation, tpk.ScalarStats('cost')).",
+    ),
+    **dict.fromkeys(("log_dir", "logdir", "output_dir", "save_dir", "default_root_dir"), "write run_dir."),
+    **dict.fromkeys(
+        ("checkpoint_dir", "model_dir"),
+        "write run_dir, with 'ModelSaver' in callbacks to save checkpoints there, and resume='auto' to continue.",
+    ),
+    **dict.fromkeys(
+        ("save_top_k", "max_to_keep"),
+        "add tpk.MinSaver('validation_cost', keep=3) to callbacks for the best checkpoints, or "
+        "tpk.ModelSaver(max_to_keep=3) for the last ones.",
+    ),
+    **dict.fromkeys(
+        ("ckpt_path", "resume_from_checkpoint"),
+        "write session_init for weights, or run_dir and resume='auto' to continue a run.",
+    ),
+    **dict.fromkeys(("logger", "loggers"), "write extra_monitors, as in extra_monitors=['CSVWriter']."),
     **dict.fromkeys(
         TRAINER_OPTIONS,
         "give it to the trainer, as in tpk.launch_train_with_config(config, tpk.use('replicated', devices=2)).",

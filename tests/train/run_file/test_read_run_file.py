@@ -99,6 +99,7 @@ def test_overrides_reach_every_value(run_file, override, expected):
             r"run\.toml: there is no key 'max_epok'\. Nearest: 'max_epoch'\. Known: trainer,",
         ),
         (MINIMAL + "max_epochs = 3", r"there is no key 'max_epochs': write max_epoch"),
+        (MINIMAL + "logger = true", r"there is no key 'logger': write extra_monitors"),
         (MINIMAL + "strategy = 'replicated'", r"there is no key 'strategy': write trainer = \"replicated\""),
         (MINIMAL + "max_epoch = 'x'", r"run\.toml: TrainConfig\(max_epoch='x'\)"),
         (MINIMAL + "callbacks = 'ModelSaver'", r"run\.toml: callbacks: expected a list of plugins"),

@@ -5,6 +5,7 @@
 
 import logging
 import re
+from pathlib import Path
 
 import api_pages
 import command_pages
@@ -19,12 +20,23 @@ from mkdocs.structure.files import File
 
 log = logging.getLogger("mkdocs.hooks.manual")
 
+
+def my_project():
+    """Return the file that the guides import, collapsed. The search leaves it out, because it is on many pages."""
+    code = Path(__file__).parents[1].joinpath("howto", "my_project.py").read_text(encoding="utf-8")
+    return (
+        '<details class="example" data-search-exclude markdown>\n<summary><code>my_project.py</code></summary>\n\n'
+        f"```python\n{code}```\n\n</details>"
+    )
+
+
 PARTS = {
     "commands": command_pages.reference,
     "contributing": contributing.page,
     "error-messages": error_messages.listed,
     "hooks": hook_pages.reference,
     "launch-drawing": drawings.launch,
+    "my-project": my_project,
     "loop-drawing": drawings.loop,
     "step-drawing": drawings.step,
     "classes-drawing": drawings.classes,

@@ -108,6 +108,19 @@ def test_the_log_says_what_an_epoch_is(strategy, options, line, tmp_path, caplog
     assert line in caplog.messages
 
 
+@pytest.mark.parametrize(("options", "count"), [({}, 1), ({"max_epoch": 2}, 0)])
+def test_the_log_says_once_that_a_run_without_max_epoch_goes_on(options, count, caplog):
+    class StopsInTheSecondEpoch(tpk.Trainer):
+        def run_step(self):
+            if self.epoch_num == 2:
+                raise tpk.StopTraining("enough")
+
+    caplog.set_level(logging.INFO, logger="tpk.train")
+    StopsInTheSecondEpoch().train(steps_per_epoch=2, **options)
+    line = "max_epoch is not set: the run goes on until Ctrl-C, a signal or a callback stops it"
+    assert caplog.messages.count(line) == count
+
+
 def test_a_trainer_without_data_says_how_many_steps(caplog):
     class Nothing(tpk.Trainer):
         def run_step(self):

@@ -172,7 +172,7 @@ class TrainConfig:
         steps_per_epoch: the number of steps in an epoch, with any strategy; None for one pass over the data, which is
             its length divided by the number of towers. The log says how many steps that is. 0: epochs of callbacks
             only.
-        max_epoch: the number of the last epoch.
+        max_epoch: the number of the last epoch; without it, the run goes on until it is stopped.
         steps_per_run: the number of steps in one run of the session, for small models whose steps cost less than a
             call of TensorFlow; see `tpk.session.many_steps`. None leaves it to the trainer.
         overfit_batches: train only on this many first batches of the data, as a test: a correct model memorizes them.

@@ -86,12 +86,14 @@ class TrainLoop:
         self.starting_epoch = self.progress.epoch_num + 1 if epoch_is_over else self.progress.epoch_num
 
     def start(self, resumed_from: Path | None = None) -> None:
-        """Run the loop, end it on signals, and log the length of an epoch and the outcome.
+        """Run the loop, end it on signals, and log the length of an epoch and of the run, and the outcome.
 
         Args:
             resumed_from: the checkpoint from which the training is resumed, if any.
         """
         logger.info("%s", describe_epoch(self._trainer))
+        if self.max_epoch == FOREVER:
+            logger.info("max_epoch is not set: the run goes on until Ctrl-C, a signal or a callback stops it")
         with handling_signals(self.stop):
             with outcome_logged(self._trainer, resumed_from):
                 self.run()

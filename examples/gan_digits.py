@@ -97,7 +97,7 @@ def main():
 
     trainer = tpk.MultiObjectiveTrainer(tpk.use(args.strategy, devices=args.devices), update=args.update)
     with trainer.graph.as_default():
-        tf.compat.v1.set_random_seed(0)
+        tpk.set_random_seed(0)
     trainer.setup_graph(
         [tf.TensorSpec([None, 8, 8, 1], tf.float32, "image")],
         trainer.default_input(batches),

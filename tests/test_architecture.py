@@ -47,7 +47,7 @@ BUDGETS = {
     "strategies": 2150,
     "testing": 1200,
     "tower": 1020,
-    "train": 2995,
+    "train": 2998,
 }
 """The code lines that a room may have: without blank lines, comments and docstrings."""
 

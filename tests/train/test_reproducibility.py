@@ -149,6 +149,27 @@ def test_a_trainer_of_ones_own_is_seeded(tmp_path):
     assert json.loads((tmp_path / "config.json").read_text())["seed"] == 3
 
 
+def test_a_script_seeds_python_numpy_and_the_graph():
+    def drawn(seed):
+        with tf.Graph().as_default() as graph, v1.Session() as sess:
+            tpk.set_random_seed(seed)
+            assert graph.seed == seed
+            stateless = tpk.graph.random.normal([])
+            sess.run(v1.global_variables_initializer())
+            return [random.random(), np.random.random(), *sess.run([tf.random.normal([]), stateless])]
+
+    # NumPy's seeds have 32 bits.
+    for seed in (3, 2**40):
+        assert drawn(seed) == drawn(seed)
+    assert not set(drawn(3)) & set(drawn(4))
+
+
+@pytest.mark.parametrize("seed", [-1, 0.5, "3", None, True])
+def test_an_invalid_seed_is_an_error(seed):
+    with pytest.raises(ConfigError, match=r"set_random_seed\(.*\): expected a whole number, at least 0"):
+        tpk.set_random_seed(seed)
+
+
 def test_data_is_seeded_when_the_training_begins():
     def trained():
         model, weights, trainer = Model(), Weights(), tpk.SimpleTrainer()
@@ -166,7 +187,7 @@ def test_data_is_seeded_when_the_training_begins():
     ("trainer", "options", "message"),
     [
         (tpk.Trainer, {"deterministic": True}, "deterministic=True needs a seed"),
-        (lambda: OfOnesOwn(3), {"seed": 4}, r"seed=4 comes too late .*tf\.compat\.v1\.set_random_seed\(4\)"),
+        (lambda: OfOnesOwn(3), {"seed": 4}, r"seed=4 comes too late .*tpk\.set_random_seed\(4\)"),
     ],
 )
 def test_a_training_that_would_not_be_reproducible_is_refused(trainer, options, message):

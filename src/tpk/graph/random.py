@@ -398,7 +398,7 @@ def _check_seed_is_optional(name: str) -> None:
     except RuntimeError as error:
         raise ConfigError(
             f"the random op {name!r} has no seed, but op determinism is enabled. Pass "
-            "TrainConfig(seed=...), or call tf.compat.v1.set_random_seed before the graph is built."
+            "TrainConfig(seed=...), or call tpk.set_random_seed before the graph is built."
         ) from error
 
 

@@ -6,6 +6,7 @@ from .launch import (
 )
 from .model_desc import ModelDesc as ModelDesc
 from .multi_objective import MultiObjectiveTrainer as MultiObjectiveTrainer
+from .reproducibility import set_random_seed as set_random_seed
 from .run_file.read import read_run_file as read_run_file
 from .tower_trainer import (
     SingleCostTrainer as SingleCostTrainer,

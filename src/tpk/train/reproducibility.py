@@ -18,6 +18,32 @@ if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
 
 
+def set_random_seed(seed: int) -> None:
+    """Seed Python's `random`, NumPy and the current default graph, before the graph is built.
+
+    For scripts that build the graph of a trainer themselves. The `seed` of `TrainConfig` and `Trainer.train` also seeds
+    the data.
+
+    Args:
+        seed: a whole number, at least 0.
+
+    Raises:
+        ConfigError: if it is not.
+
+    Example:
+        ```python
+        trainer = tpk.Trainer()
+        with trainer.graph.as_default():
+            tpk.set_random_seed(0)
+            ...  # Build the graph.
+        trainer.train(seed=0, steps_per_epoch=100, max_epoch=2)
+        ```
+    """
+    seed = as_count(f"set_random_seed({seed!r})", seed, 0)
+    tf.compat.v1.set_random_seed(seed)
+    _seed_generators(seed)
+
+
 @contextmanager
 def reproducible(
     trainer: TrainerProtocol, seed: int | None, deterministic: bool, *, is_built: bool = True
@@ -42,18 +68,21 @@ def reproducible(
         if is_built and trainer.graph.seed != seed and trainer.graph.get_operations():
             raise ConfigError(
                 f"seed={seed} comes too late for the ops that are already in the graph. Before you build the graph, "
-                f"call tf.compat.v1.set_random_seed({seed}) under `with trainer.graph.as_default():`."
+                f"call tpk.set_random_seed({seed}) under `with trainer.graph.as_default():`."
             )
         with trainer.graph.as_default():
             tf.compat.v1.set_random_seed(seed)
         if trainer.input_source is not None:
             trainer.input_source.seed(seed)
         # Data code draws different numbers in each process. In the first one, they are the same as in a single process.
-        own = seed + trainer.strategy.process_group.rank
-        random.seed(own)
-        np.random.seed(own % 2**32)
+        _seed_generators(seed + trainer.strategy.process_group.rank)
     with deterministic_ops() if deterministic else nullcontext():
         yield
+
+
+def _seed_generators(seed: int) -> None:
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
 
 
 def check_determinism(trainer: TrainerProtocol) -> None:

@@ -205,7 +205,7 @@ class Trainer(Plugin):
             monitors: as for `callbacks`.
             run_dir: the directory of the run, which is created; None for none.
             seed: as in `TrainConfig`. A graph that is already built must have been given the same seed before its first
-                op: ``tf.compat.v1.set_random_seed(seed)`` under ``with trainer.graph.as_default():``.
+                op: ``tpk.set_random_seed(seed)`` under ``with trainer.graph.as_default():``.
             run_file: the text of ``config.toml`` in `run_dir`, which repeats the run; empty for none.
             describe: further contents of ``config.json`` in `run_dir`.
 

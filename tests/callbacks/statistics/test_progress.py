@@ -76,8 +76,9 @@ class Watch(tpk.Callback):
 
 
 def shown(terminal):
-    """The step and what stands behind the time, of each drawing."""
-    found = [re.search(r" (\d+)/\d+ \[[^,]*,[^,\]]*(?:, (.*))?\]", each) for each in terminal.drawings]
+    """The step and what stands behind the times, of each drawing."""
+    times = r"[^,]*,[^,\]]*(?:, run: [\d:]+ left)?"
+    found = [re.search(rf" (\d+)/\d+ \[{times}(?:, (.*))?\]", each) for each in terminal.drawings]
     return [(int(each[1]), each[2]) for each in found if each]
 
 
@@ -226,11 +227,56 @@ def test_without_a_terminal_it_logs_a_line_now_and_then(caplog):
         trainer.run(["tower0/cost"], file=file, steps_per_epoch=35)
     assert file.getvalue() == ""
     assert log_lines(caplog) == [
-        "epoch 1/1: 11/35 [01:06<02:24,  6.00s/ steps, now: cost=110]",
-        "epoch 1/1: 22/35 [02:12<01:18,  6.00s/ steps, now: cost=220]",
-        "epoch 1/1: 33/35 [03:18<00:12,  6.00s/ steps, now: cost=330]",
+        "epoch 1/1: 11/35 [01:06<02:24, 0.1667 steps/s, now: cost=110]",
+        "epoch 1/1: 22/35 [02:12<01:18, 0.1667 steps/s, now: cost=220]",
+        "epoch 1/1: 33/35 [03:18<00:12, 0.1667 steps/s, now: cost=330]",
     ]
     assert trainer.fetched == [(1, 10), (1, 21), (1, 32)]
+
+
+class Takes(tpk.Callback):
+    """Takes some seconds before an epoch and after it."""
+
+    def before_epoch(self, trainer):
+        trainer.now += 10.0
+
+    def after_epoch(self, trainer):
+        trainer.now += 30.0
+
+
+def test_the_time_left_of_the_run_includes_the_time_between_epochs(caplog):
+    trainer = Timed(seconds_per_step=30.0)
+    with caplog.at_level(logging.INFO, "tpk.callbacks"):
+        trainer.run((), file=io.StringIO(), steps_per_epoch=4, max_epoch=3, callbacks=[Takes()])
+    # At first, 2 steps have taken 70 seconds, and 10 steps are left. In epoch 2, 8 have taken 290, and 4 are left.
+    assert log_lines(caplog) == [
+        "epoch 1/3: 2/4 [01:00<01:00, 0.03333 steps/s, run: 05:50 left]",
+        "epoch 1/3: 4/4 [02:00<00:00, 0.03333 steps/s, run: 04:20 left]",
+        "epoch 2/3: 2/4 [01:00<01:00, 0.03333 steps/s, run: 03:50 left]",
+        "epoch 2/3: 4/4 [02:00<00:00, 0.03333 steps/s, run: 02:25 left]",
+        "epoch 3/3: 2/4 [01:00<01:00, 0.03333 steps/s]",
+        "epoch 3/3: 4/4 [02:00<00:00, 0.03333 steps/s]",
+    ]
+
+
+def test_a_run_without_max_epoch_shows_no_time_left(caplog):
+    class Stops(tpk.Callback):
+        def trigger_epoch(self):
+            raise tpk.StopTraining
+
+    with caplog.at_level(logging.INFO, "tpk.callbacks"):
+        Timed(30.0).run((), file=io.StringIO(), steps_per_epoch=2, max_epoch=2**63 - 1, callbacks=[Stops()])
+    assert log_lines(caplog) == ["epoch 1: 2/2 [01:00<00:00, 0.03333 steps/s]"]
+
+
+def test_the_bar_shows_the_speed_of_the_statistics():
+    trainer = Timed(seconds_per_step=0.3)
+    tracker = tpk.ThroughputTracker(clock=lambda: trainer.now)
+    terminal = trainer.run((), steps_per_epoch=7, max_epoch=2, callbacks=[tracker, Takes()])
+    speeds = [f"{speed:.4g} steps/s" for speed in trainer.history["steps_per_second"]]
+    assert speeds == ["3.333 steps/s"] * 2
+    finished = [line for line in terminal.drawings if "7/7" in line]
+    assert finished and all(", 3.333 steps/s" in line for line in finished)
 
 
 def test_without_a_terminal_an_epoch_that_is_over_soon_is_quiet(caplog):

@@ -19,7 +19,8 @@ from tpk.callbacks.run_tensors import find_tensor
 from tpk.callbacks.statistics.epoch_means import EpochMeans
 from tpk.checks import check_at_least
 from tpk.errors import ConfigError
-from tpk.plugin import Callback
+from tpk.plugin import Callback, hookimpl
+from tpk.plugin.trainer import FOREVER
 from tpk.text import human_duration
 
 if TYPE_CHECKING:
@@ -32,10 +33,14 @@ _SECONDS_BETWEEN_LOG_LINES = 60.0
 
 
 class ProgressBar(Callback):
-    """Shows the progress of the epoch, its speed, and the cost.
+    """Shows the progress of the epoch, its speed, the time left, and the cost.
 
     In a notebook, or if standard error is a terminal, it is one bar for the whole run, drawn twice a second. Elsewhere,
     where a bar would fill a file, it logs a line every minute; a shorter epoch has none.
+
+    The speed is that of the epoch so far, measured like the ``steps_per_second`` of `ThroughputTracker`. If `max_epoch`
+    is set, each epoch but the last also shows the time left of the whole run, as ``run: 12:34 left``. It is estimated
+    from the mean time of a step so far, including the time between epochs.
 
     A cost is shown under its name with the value that log and statistics have under that name: its mean over the epoch
     so far, from `EpochMeans`. Tensors that are fetched only for the bar are marked as values of one step, ``now: …``.
@@ -67,11 +72,11 @@ class ProgressBar(Callback):
         self._fetches: tuple[Any, ...] | None = None
         # What to fetch in the next run: in most steps, nothing.
         self._request: tuple[Any, ...] | None = None
-        self._began = 0.0
+        self._run_began = self._began = self._now = 0.0
         self._due = math.inf
-        self._first_step = self._step = 0
+        self._steps_before_run = self._first_step = self._step = 0
         self._last_but_one = sys.maxsize
-        self._now = ""
+        self._values = ""
 
     def before_train(self, trainer: TrainerProtocol) -> None:
         """Find the tensors, and whether there is a terminal.
@@ -84,13 +89,15 @@ class ProgressBar(Callback):
         self._labels = tuple(labelled)
         self._fetches = tuple(labelled.values()) or None
         self._is_bar = sys.stderr.isatty() or _in_notebook()
+        self._run_began, self._steps_before_run = self._clock(), trainer.global_step
 
+    @hookimpl(trylast=True)  # As in `ThroughputTracker`.
     def before_epoch(self, trainer: TrainerProtocol) -> None:
         """Start an epoch."""
         # 0, unless the run was resumed within the epoch.
         self._first_step = self._step = trainer.local_step + 1
-        self._request, self._now = None, ""
-        self._began = self._clock()
+        self._request, self._values = None, ""
+        self._began = self._now = self._clock()
         self._due = self._began + self._period
         if self._is_bar:
             # An epoch ends with the values of its last step.
@@ -105,16 +112,16 @@ class ProgressBar(Callback):
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """Keep the values of the tensors, if they were fetched."""
         if self._request is not None and run_values.results is not None:
-            self._now = "now: " + _format(dict(zip(self._labels, run_values.results, strict=True)))
+            self._values = "now: " + _format(dict(zip(self._labels, run_values.results, strict=True)))
             self._request = None
             self._due = -math.inf
 
     def trigger_step(self, trainer: TrainerProtocol) -> None:
         """Show the progress if it is time, after a step that fetches the values."""
         self._step = trainer.local_step + 1
-        now = self._clock()
-        if now >= self._due:
-            has_news, self._due = self._due == -math.inf, now + self._period
+        self._now = self._clock()
+        if self._now >= self._due:
+            has_news, self._due = self._due == -math.inf, self._now + self._period
             # If the last request is still there, steps do not run the session.
             if self._fetches is None or self._request is not None or has_news:
                 self._show(trainer)
@@ -143,7 +150,8 @@ class ProgressBar(Callback):
     def _start_bar(self, trainer: TrainerProtocol) -> None:
         title, steps = _title(trainer), trainer.loop.steps_per_epoch
         if self._bar is None:
-            self._bar = tqdm(desc=title, total=steps, unit=" steps", **_size())
+            self._bar = tqdm(desc=title, total=steps, bar_format=self._bar_format(trainer), **_size())
+        self._bar.bar_format = self._bar_format(trainer)
         self._bar.set_description_str(title, refresh=False)
         self._bar.set_postfix_str("", refresh=False)
         self._bar.reset(total=steps)
@@ -156,27 +164,39 @@ class ProgressBar(Callback):
             means, names = self._means.read(), self._means.costs
         else:
             means, names = trainer.monitors.step_means(), self._names or ()
-        text = ", ".join(filter(None, (_format({name: means[name] for name in means if name in names}), self._now)))
+        text = ", ".join(filter(None, (_format({name: means[name] for name in means if name in names}), self._values)))
         if self._bar is not None:
+            self._bar.bar_format = self._bar_format(trainer)
             self._bar.set_postfix_str(text, refresh=False)
             self._bar.n = self._step
             self._bar.refresh()
             return
-        line = tqdm.format_meter(
-            self._step,
-            trainer.loop.steps_per_epoch,
-            self._clock() - self._began,
-            prefix=_title(trainer),
-            unit=" steps",
-            initial=self._first_step,
-            postfix=text,
-            bar_format="{desc}: {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_fmt}{postfix}]",
-        )
-        logger.info(line)
+        times = ", ".join(filter(None, (self._times(trainer), text)))
+        logger.info("%s: %d/%d [%s]", _title(trainer), self._step, trainer.loop.steps_per_epoch, times)
+
+    def _bar_format(self, trainer: TrainerProtocol) -> str:
+        """Return the format of the bar: that of tqdm, with times and speed by the clock of this callback."""
+        return f"{{l_bar}}{{bar}}| {{n_fmt}}/{{total_fmt}} [{self._times(trainer)}{{postfix}}]"
+
+    def _times(self, trainer: TrainerProtocol) -> str:
+        """Return the time of the epoch, the time left of it, the speed, and the time left of the whole run."""
+        seconds, steps = self._now - self._began, self._step - self._first_step
+        if steps <= 0 or seconds <= 0:
+            return f"{tqdm.format_interval(seconds)}<?, ? steps/s"
+        steps_left = trainer.loop.steps_per_epoch - self._step
+        left = tqdm.format_interval(steps_left * seconds / steps)
+        text = f"{tqdm.format_interval(seconds)}<{left}, {steps / seconds:.4g} steps/s"
+        epochs_left = trainer.loop.max_epoch - trainer.epoch_num
+        steps_of_run = trainer.global_step - self._steps_before_run
+        if trainer.loop.max_epoch == FOREVER or epochs_left <= 0 or steps_of_run <= 0:
+            return text
+        seconds_per_step = (self._now - self._run_began) / steps_of_run
+        run_left = (epochs_left * trainer.loop.steps_per_epoch + steps_left) * seconds_per_step
+        return f"{text}, run: {tqdm.format_interval(run_left)} left"
 
 
 def _title(trainer: TrainerProtocol) -> str:
-    has_end = trainer.loop.max_epoch != sys.maxsize
+    has_end = trainer.loop.max_epoch != FOREVER
     return f"epoch {trainer.epoch_num}/{trainer.loop.max_epoch}" if has_end else f"epoch {trainer.epoch_num}"
 
 
@@ -266,7 +286,7 @@ class EstimatedTimeLeft(Callback):
         now = self._clock()
         self._epoch_seconds.append(now - self._epoch_started)
         self._epoch_started = now
-        if trainer.loop.max_epoch == sys.maxsize:
+        if trainer.loop.max_epoch == FOREVER:
             return
         epochs_left = max(trainer.loop.max_epoch - self.epoch_num, 0)
         self.seconds_left = epochs_left * float(self._average(self._epoch_seconds))

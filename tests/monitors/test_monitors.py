@@ -7,9 +7,10 @@ import pytest
 import tensorflow as tf
 from registered import RegisteredMonitors
 
+from tpk.callbacks import CallbackFactory
 from tpk.checkpoint.encoding import decode, encode
 from tpk.errors import StopTraining, UnknownScalarError
-from tpk.monitors import Monitor, ReportedValueError
+from tpk.monitors import Monitor, Monitors, ReportedValueError
 from tpk.plugin import Callback
 from tpk.plugin.implementations import implementations_of
 
@@ -225,3 +226,55 @@ def test_the_state_survives_a_restart(trainer):
     assert counting.count == 2
     np.testing.assert_array_equal(resumed.get_history("cost"), [(0, np.nan), (0, 0.5)])
     RegisteredMonitors(trainer).load_state_dict(state)
+
+
+class Reports(Callback):
+    """Reports one scalar when it is called."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def trigger(self, trainer):
+        trainer.monitors.put_scalar(self.name, 1.0)
+
+
+def warnings_of_duplicates(caplog):
+    return [record.getMessage() for record in caplog.records if "is reported by" in record.getMessage()]
+
+
+def test_a_scalar_that_two_callbacks_report_in_one_step_is_warned_about_once(trainer, caplog):
+    trainer.monitors = Monitors(trainer)
+    first, second = (
+        Reports("error"),
+        CallbackFactory(trigger=lambda self, trainer: trainer.monitors.put_scalar("error", 2.0)),
+    )
+    for trainer.global_step in (5, 10):
+        first.trigger(trainer)
+        second.trigger(trainer)
+    assert warnings_of_duplicates(caplog) == [
+        "the scalar 'error' is reported by Reports and by CallbackFactory in step 5. Give one of them another name."
+    ]
+    assert trainer.monitors.get_history("error") == [(5, 1.0), (5, 2.0), (10, 1.0), (10, 2.0)]
+
+
+def test_reports_of_one_callback_or_of_other_steps_are_no_duplicates(trainer, caplog):
+    trainer.monitors = Monitors(trainer)
+    first, second, other = Reports("error"), Reports("error"), Reports("cost")
+    trainer.global_step = 5
+    first.trigger(trainer)
+    first.trigger(trainer)
+    other.trigger(trainer)
+    # Not from a callback: from the code of a user, or from run_step.
+    trainer.monitors.put_scalar("error", 1.0)
+    trainer.global_step = 6
+    second.trigger(trainer)
+    # A resumed run may report the step of its checkpoint again.
+    resumed = Monitors(trainer)
+    resumed.load_state_dict(decode(encode(trainer.monitors.state_dict())))
+    trainer.monitors = resumed
+    first.trigger(trainer)
+    assert warnings_of_duplicates(caplog) == []
+    # The callback of a summary counts, too.
+    summary = tf.compat.v1.Summary(value=[tf.compat.v1.Summary.Value(tag="error", simple_value=1.0)])
+    CallbackFactory(trigger=lambda self, trainer: resumed.put_summary(summary)).trigger(trainer)
+    assert len(warnings_of_duplicates(caplog)) == 1

@@ -167,7 +167,7 @@ def examples(session):
     """The examples as a newcomer installs them, in a short form."""
     session.install(".[examples]")
     directory = session.create_tmp()
-    for run_dir in ("digits", "file", "repeated", "replicated", "collective", "keras", "gan", "resnet", "language"):
+    for run_dir in ("digits", "file", "repeated", "replicated", "collective", "keras", "resnet", "language"):
         shutil.rmtree(Path(directory, run_dir), ignore_errors=True)
     session.run("python", "examples/digits_convnet.py", "--max-epoch", "3", "--run-dir", f"{directory}/digits")
     replicated = ("--strategy", "replicated", "--devices", "2", "--run-dir", f"{directory}/replicated")
@@ -178,7 +178,9 @@ def examples(session):
     repeated = ("tpk", "launch", "-n", "2", "-m", "tpk", "train", f"{directory}/file/config.toml")
     session.run(*repeated, "trainer=collective", f"run_dir={directory}/repeated")
     session.run("python", "examples/keras_model_digits.py", "--max-epoch", "3", "--run-dir", f"{directory}/keras")
-    session.run("python", "examples/gan_digits.py", "--max-epoch", "2", "--run-dir", f"{directory}/gan")
+    for gan in ("gan_digits", "conditional_gan", "image_to_image"):
+        shutil.rmtree(Path(directory, gan), ignore_errors=True)
+        session.run("python", f"examples/{gan}.py", "--max-epoch", "2", "--run-dir", f"{directory}/{gan}")
     resnet = ("--image-size", "32", "--batch", "4", "--steps-per-epoch", "3", "--max-epoch", "1")
     session.run("python", "examples/resnet.py", *resnet, "--run-dir", f"{directory}/resnet")
     language = ("--units", "32", "--steps-per-epoch", "20", "--max-epoch", "1")

@@ -40,7 +40,7 @@ BUDGETS = {
     "graph": 2540,
     "input_source": 1590,
     "layers": 1810,
-    "monitors": 1010,
+    "monitors": 995,
     "plugin": 1420,
     "predict": 1120,
     "session": 775,

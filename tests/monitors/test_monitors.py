@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 from registered import RegisteredMonitors
 
-from tpk.callbacks import CallbackFactory
 from tpk.checkpoint.encoding import decode, encode
 from tpk.errors import StopTraining, UnknownScalarError
 from tpk.monitors import Monitor, Monitors, ReportedValueError
@@ -228,53 +227,36 @@ def test_the_state_survives_a_restart(trainer):
     RegisteredMonitors(trainer).load_state_dict(state)
 
 
-class Reports(Callback):
-    """Reports one scalar when it is called."""
-
-    def __init__(self, name):
-        self.name = name
-
-    def trigger(self, trainer):
-        trainer.monitors.put_scalar(self.name, 1.0)
-
-
 def warnings_of_duplicates(caplog):
-    return [record.getMessage() for record in caplog.records if "is reported by" in record.getMessage()]
+    return [record.getMessage() for record in caplog.records if "was reported twice" in record.getMessage()]
 
 
-def test_a_scalar_that_two_callbacks_report_in_one_step_is_warned_about_once(trainer, caplog):
+def test_a_scalar_that_is_reported_twice_in_one_step_is_warned_about_once(trainer, caplog):
     trainer.monitors = Monitors(trainer)
-    first, second = (
-        Reports("error"),
-        CallbackFactory(trigger=lambda self, trainer: trainer.monitors.put_scalar("error", 2.0)),
-    )
     for trainer.global_step in (5, 10):
-        first.trigger(trainer)
-        second.trigger(trainer)
-    assert warnings_of_duplicates(caplog) == [
-        "the scalar 'error' is reported by Reports and by CallbackFactory in step 5. Give one of them another name."
-    ]
+        trainer.monitors.put_scalar("error", 1.0)
+        trainer.monitors.put_scalar("error", 2.0)
+    (warning,) = warnings_of_duplicates(caplog)
+    assert "'error' was reported twice in step 5" in warning
     assert trainer.monitors.get_history("error") == [(5, 1.0), (5, 2.0), (10, 1.0), (10, 2.0)]
 
 
-def test_reports_of_one_callback_or_of_other_steps_are_no_duplicates(trainer, caplog):
+def test_a_value_in_a_summary_counts_as_a_report(trainer, caplog):
     trainer.monitors = Monitors(trainer)
-    first, second, other = Reports("error"), Reports("error"), Reports("cost")
-    trainer.global_step = 5
-    first.trigger(trainer)
-    first.trigger(trainer)
-    other.trigger(trainer)
-    # Not from a callback: from the code of a user, or from run_step.
     trainer.monitors.put_scalar("error", 1.0)
-    trainer.global_step = 6
-    second.trigger(trainer)
+    trainer.monitors.put_summary(
+        tf.compat.v1.Summary(value=[tf.compat.v1.Summary.Value(tag="error", simple_value=1.0)])
+    )
+    assert len(warnings_of_duplicates(caplog)) == 1
+
+
+def test_reports_of_other_steps_and_of_a_resumed_run_are_no_duplicates(trainer, caplog):
+    trainer.monitors = Monitors(trainer)
+    for trainer.global_step in (5, 6):
+        trainer.monitors.put_scalar("error", 1.0)
+        trainer.monitors.put_scalar("cost", 1.0)
     # A resumed run may report the step of its checkpoint again.
     resumed = Monitors(trainer)
     resumed.load_state_dict(decode(encode(trainer.monitors.state_dict())))
-    trainer.monitors = resumed
-    first.trigger(trainer)
+    resumed.put_scalar("error", 1.0)
     assert warnings_of_duplicates(caplog) == []
-    # The callback of a summary counts, too.
-    summary = tf.compat.v1.Summary(value=[tf.compat.v1.Summary.Value(tag="error", simple_value=1.0)])
-    CallbackFactory(trigger=lambda self, trainer: resumed.put_summary(summary)).trigger(trainer)
-    assert len(warnings_of_duplicates(caplog)) == 1

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +16,6 @@ from tpk.monitors.base import Monitor, report_methods_of
 from tpk.monitors.history import History
 from tpk.monitors.summary_protos import histogram_summary, image_summary, read_summary, scalar_summary, scalars_in
 from tpk.monitors.values import ReportedValueError, as_distribution, as_images, as_scalar
-from tpk.plugin import Callback
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
@@ -70,8 +67,8 @@ class Monitors:
         self.followed = tuple(followed)
         # The sum and the number of the values that `run_step` has reported in this epoch, by scalar.
         self._step_sums: dict[str, tuple[float, int]] = {}
-        # The step and the callback of the last report, by scalar.
-        self._reporters: dict[str, tuple[int, Callback | None]] = {}
+        # The step of the last report, by scalar.
+        self._last_steps: dict[str, int] = {}
         self._reported_twice: set[str] = set()
         self._clock = clock
         self._is_paused = False
@@ -89,7 +86,7 @@ class Monitors:
     def put_scalar(self, name: str, value: Any) -> None:
         """Report a number. Numbers reported within `run_step` are averaged over the epoch.
 
-        If two callbacks report the same name in one step, a warning says so, once for each name.
+        If a name is reported twice in one step, a warning says so, once for each name.
 
         Args:
             name: the name of the scalar, such as ``"val-error"``; any non-empty string.
@@ -257,17 +254,14 @@ class Monitors:
         self._hand_on("process_scalar", name, number)
 
     def _warn_if_reported_twice(self, name: str) -> None:
-        """Warn once if two callbacks report the same scalar in one step, which mixes their values."""
-        step, reporter = self.trainer.global_step, _reporting_callback()
-        last_step, other = self._reporters.get(name, (step, None))
-        self._reporters[name] = step, reporter
-        if reporter is None or other is None or reporter is other:
-            return
-        if step != last_step or name in self._reported_twice:
-            return
-        self._reported_twice.add(name)
-        message = "the scalar %r is reported by %s and by %s in step %d. Give one of them another name."
-        logger.warning(message, name, _name_of(other), _name_of(reporter), step)
+        step = self.trainer.global_step
+        if self._last_steps.get(name) == step and name not in self._reported_twice:
+            self._reported_twice.add(name)
+            message = (
+                "the scalar %r was reported twice in step %d. If two callbacks report it, rename one of the scalars."
+            )
+            logger.warning(message, name, step)
+        self._last_steps[name] = step
 
     def _hand_on_summary(self, make_summary: Callable[[str, Any], Any], name: str, value: Any) -> None:
         """Pass on a summary of `value`, which is made only if a monitor processes summaries."""
@@ -286,22 +280,3 @@ class Monitors:
                 monitor.isolation.call(method, *arguments)
             except StopTraining as stop:
                 self.trainer.request_stop(f"{stop}")
-
-
-def _reporting_callback() -> Callback | None:
-    """Return the innermost callback on the call stack; None if there is none.
-
-    A callback is recognized as the first argument of its methods, and of the functions of a `CallbackFactory`.
-    """
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        names = frame.f_code.co_varnames
-        first = frame.f_locals.get(names[0]) if frame.f_code.co_argcount else None
-        if isinstance(first, Callback):
-            return first
-        frame = frame.f_back
-    return None
-
-
-def _name_of(callback: Callback) -> str:
-    return callback.plugin_name or type(callback).__name__

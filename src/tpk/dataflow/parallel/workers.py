@@ -148,24 +148,16 @@ class WorkerProcess:
 
     @property
     def has_room(self) -> bool:
-        """Whether a task can be sent without blocking; True if the worker has ended, because `send` raises then."""
+        """Whether a task can be sent without blocking; True if the worker has ended."""
         try:
             return self.tasks.has_room
         except LinkClosed:
             return True
 
     def send(self, task: Any) -> None:
-        """Send the worker a task.
-
-        Raises:
-            InputError: the worker died.
-            Exception: an exception of the user's code there.
-        """
-        try:
+        """Send the worker a task. If the worker has ended, `receive` says why, after the results that it has sent."""
+        with suppress(LinkClosed):
             self.tasks.send(task)
-        except LinkClosed:
-            while True:  # Its last message says why it ended.
-                self.receive()
 
     def _raise(self, payload: bytes) -> None:
         error, text, summary = pickle.loads(payload)

@@ -87,6 +87,7 @@ def test_each_objective_has_its_own():
     assert reported(trainer) == {"first/learning_rate": [0.5], "second/learning_rate": [0.25]}
 
 
+@pytest.mark.tf2_only("enters a variable scope without a graph of its own")
 def test_what_the_model_reports_itself_is_reported_once():
     def func(x):
         v1.summary.scalar("learning_rate-summary", variable_rate())
@@ -103,6 +104,9 @@ class Mystery(v1.train.Optimizer):
 
     def _resource_apply_dense(self, grad, var):
         return tf.raw_ops.AssignSubVariableOp(resource=var.handle, value=grad)
+
+    def _apply_dense(self, grad, var):
+        return var.assign_sub(grad, read_value=False)
 
 
 @pytest.mark.parametrize("optimizer", [Mystery, by_the_data])

@@ -45,7 +45,7 @@ class ReportMoments(tpk.Callback):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--run-dir", help="where the run keeps its files (default: nowhere)")
-    parser.add_argument("--resume", default="never", choices=["auto", "must", "never"], help="go on with that run")
+    parser.add_argument("--resume", default="never", choices=["auto", "must", "never"], help="resume that run")
     parser.add_argument("--max-epoch", type=int, default=3, help="number of the last epoch (default: %(default)s)")
     args = parser.parse_args()
 

@@ -95,7 +95,7 @@ def main():
     parser.add_argument("--max-epoch", type=int, default=20, help="number of the last epoch (default: %(default)s)")
     parser.add_argument("--steps-per-epoch", type=int, default=200, help="(default: %(default)s)")
     parser.add_argument("--run-dir", help="where the run keeps its files (default: runs/<script>/<timestamp>)")
-    parser.add_argument("--resume", default="never", choices=["auto", "must", "never"], help="go on with that run")
+    parser.add_argument("--resume", default="never", choices=["auto", "must", "never"], help="resume that run")
     args = parser.parse_args()
 
     text = args.text.read_text(encoding="utf-8") if args.text else "\n".join(topics.values())

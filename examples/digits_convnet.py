@@ -62,7 +62,7 @@ def main():
     parser.add_argument("--devices", type=int, default=1, help="on how many devices (default: %(default)s)")
     parser.add_argument("--max-epoch", type=int, default=30, help="number of the last epoch (default: %(default)s)")
     parser.add_argument("--run-dir", help="where the run keeps its files (default: runs/<script>/<timestamp>)")
-    parser.add_argument("--resume", default="never", choices=["auto", "must", "never"], help="go on with that run")
+    parser.add_argument("--resume", default="never", choices=["auto", "must", "never"], help="resume that run")
     parser.add_argument("--load", metavar="CHECKPOINT", help="start with the variables of this checkpoint")
     args = parser.parse_args()
 

@@ -89,7 +89,7 @@ def main():
     parser.add_argument("--every", type=int, default=1, help="train the discriminator in every k-th step only")
     parser.add_argument("--max-epoch", type=int, default=60, help="number of the last epoch (default: %(default)s)")
     parser.add_argument("--run-dir", help="where the run keeps its files (default: runs/<script>/<timestamp>)")
-    parser.add_argument("--resume", default="never", choices=["auto", "must", "never"], help="go on with that run")
+    parser.add_argument("--resume", default="never", choices=["auto", "must", "never"], help="resume that run")
     args = parser.parse_args()
 
     images = (load_digits().images / 16).astype(np.float32)[..., None]

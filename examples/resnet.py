@@ -176,7 +176,7 @@ def main():
     parser.add_argument("--xla", action="store_true", help="compile the towers")
     parser.add_argument("--steps-per-run", type=int, default=1, help="steps in a call of TensorFlow (default: 1)")
     parser.add_argument("--run-dir", help="where the run keeps its files (default: runs/<script>/<timestamp>)")
-    parser.add_argument("--resume", default="never", choices=["auto", "must", "never"], help="go on with that run")
+    parser.add_argument("--resume", default="never", choices=["auto", "must", "never"], help="resume that run")
     parser.add_argument("--load", metavar="CHECKPOINT", help="start with the variables of this checkpoint")
     args = parser.parse_args()
 

@@ -29,7 +29,12 @@ def numbers(datapoints):
     return [number for _, number in datapoints]
 
 
+@contextmanager
 def in_another_process(code, *arguments):
     text = "import sys\nfrom tpk_zmq import send_dataflow_zmq\n" + textwrap.dedent(code)
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    return subprocess.Popen([sys.executable, "-c", text, *arguments], **pipes)
+    with subprocess.Popen([sys.executable, "-c", text, *arguments], **pipes) as process:
+        try:
+            yield process
+        finally:
+            process.kill()

@@ -84,7 +84,7 @@ def optimizer():
 
 
 class ShowPairs(tpk.Callback):
-    """Shows outlines, what the generator makes of them, and the true images, in three rows."""
+    """Shows outlines, painted images and true images, in three rows."""
 
     def __init__(self, pairs):
         self.outlines, self.images = (np.stack(each) for each in zip(*pairs, strict=True))

@@ -128,7 +128,7 @@ def check_model(owner: str, model: Any, remedy: str = "") -> None:
     """Check that a model can be built for inference.
 
     Args:
-        owner: who takes the model, for messages.
+        owner: the class or function that takes the model, for messages.
         model: the model.
         remedy: the last sentence of the message.
 

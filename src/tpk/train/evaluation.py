@@ -49,7 +49,7 @@ def evaluate(
         The statistics by name.
 
     Raises:
-        ConfigError: if an argument is invalid, there are no inferencers, two of them report the same name, or the data
+        ConfigError: if an argument is invalid, no inferencer is given, two of them report the same name, or the data
             is empty or endless.
         CheckpointError: if the weights do not fit the model; the message names the variables.
         TowerError: if the model has no tensor that an inferencer needs.

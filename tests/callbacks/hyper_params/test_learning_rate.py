@@ -87,7 +87,7 @@ def test_each_objective_has_its_own():
     assert reported(trainer) == {"first/learning_rate": [0.5], "second/learning_rate": [0.25]}
 
 
-@pytest.mark.tf2_only("enters a variable scope without a graph of its own")
+@pytest.mark.tf2_only("enters a variable scope outside a graph")
 def test_what_the_model_reports_itself_is_reported_once():
     def func(x):
         v1.summary.scalar("learning_rate-summary", variable_rate())

@@ -38,7 +38,7 @@ class ProgressBar(Callback):
     In a notebook, or if standard error is a terminal, it is one bar for the whole run, drawn twice a second. Elsewhere,
     where a bar would fill a file, it logs a line every minute; a shorter epoch has none.
 
-    The speed is that of the epoch so far, measured like the ``steps_per_second`` of `ThroughputTracker`. If `max_epoch`
+    The speed is the mean over the epoch so far, like the ``steps_per_second`` of `ThroughputTracker`. If `max_epoch`
     is set, each epoch but the last also shows the time left of the whole run, as ``run: 12:34 left``. It is estimated
     from the mean time of a step so far, including the time between epochs.
 
@@ -175,11 +175,11 @@ class ProgressBar(Callback):
         logger.info("%s: %d/%d [%s]", _title(trainer), self._step, trainer.loop.steps_per_epoch, times)
 
     def _bar_format(self, trainer: TrainerProtocol) -> str:
-        """Return the format of the bar: that of tqdm, with times and speed by the clock of this callback."""
+        """Return tqdm's default format, with times and speed measured by the clock of this callback."""
         return f"{{l_bar}}{{bar}}| {{n_fmt}}/{{total_fmt}} [{self._times(trainer)}{{postfix}}]"
 
     def _times(self, trainer: TrainerProtocol) -> str:
-        """Return the time of the epoch, the time left of it, the speed, and the time left of the whole run."""
+        """Return the elapsed and the remaining time of the epoch, the speed, and the remaining time of the run."""
         seconds, steps = self._now - self._began, self._step - self._first_step
         if steps <= 0 or seconds <= 0:
             return f"{tqdm.format_interval(seconds)}<?, ? steps/s"

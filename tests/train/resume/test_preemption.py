@@ -102,6 +102,19 @@ def test_a_signal_in_the_last_hooks_of_an_epoch_ends_with_the_epoch(tmp_path):
     assert state(tmp_path, 5)["epoch_is_over"] is True
 
 
+@pytest.mark.parametrize("step", [0, 5])
+def test_a_signal_before_the_first_step_of_an_epoch_leaves_a_resumable_run(tmp_path, step):
+    with pytest.raises(tpk.errors.Preempted):
+        sender = Signal(signal.SIGTERM, "before_epoch", step)
+        Counting().train(callbacks=["ModelSaver", sender], steps_per_epoch=5, max_epoch=3, run_dir=tmp_path)
+
+    resumed = Counting()
+    resumed.train(callbacks=["ModelSaver"], steps_per_epoch=5, max_epoch=3, run_dir=tmp_path, resume="must")
+    assert resumed.loop.starting_epoch == step // 5 + 1
+    assert resumed.global_step == 15
+    assert tf.train.load_checkpoint(str(tmp_path)).get_tensor("counter") == 15
+
+
 def test_a_saver_that_has_just_saved_does_not_save_again(tmp_path, caplog):
     caplog.set_level("DEBUG", logger="tpk")
     with pytest.raises(tpk.errors.Preempted):

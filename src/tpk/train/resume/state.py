@@ -93,8 +93,10 @@ def check_state(checkpoint: Checkpoint) -> None:
     try:
         _check_types(state, _PARTS)
         _check_types(state["progress"], dict.fromkeys(COUNTERS, int))
-        if min(state["progress"].values()) < 0:
-            raise ValueError(f"negative progress {state['progress']}")
+        progress = state["progress"]
+        # Before the first step of an epoch, `local_step` is -1.
+        if min(progress["epoch_num"], progress["local_step"] + 1, progress["global_step"]) < 0:
+            raise ValueError(f"negative progress {progress}")
         _check_types(state["monitors"], {"history": dict, "monitors": dict})
         History().load_state_dict(state["monitors"]["history"])
         for total, count in state["monitors"].get("step_sums", {}).values():

@@ -26,7 +26,8 @@ def draw_pair(rng):
     y, x = np.mgrid[:SIZE, :SIZE]
     row, column, radius = rng.uniform(7, SIZE - 7), rng.uniform(7, SIZE - 7), rng.uniform(3, 7)
     disc = np.hypot(y - row, x - column) <= radius
-    top, left, height, width = *rng.integers(1, SIZE - 13, 2), *rng.integers(5, 12, 2)
+    top, left = rng.integers(1, SIZE - 13, 2)
+    height, width = rng.integers(5, 12, 2)
     rectangle = (top <= y) & (y < top + height) & (left <= x) & (x < left + width)
     image = np.ones([SIZE, SIZE, 3], np.float32)
     image[rectangle] = 0.1, 0.2, 0.9

@@ -23,7 +23,7 @@ class TrainerStub:
         self.epoch_num = 1
         self.local_step = 0
         self.global_step = 0
-        self.loop = types.SimpleNamespace(steps_per_epoch=10, max_epoch=20, progress=Progress())
+        self.loop = types.SimpleNamespace(steps_per_epoch=10, max_epoch=20, progress=Progress(), is_in_run_step=False)
         self.stop_reasons = []
         self.request_stop = self.stop_reasons.append
         self.announcements = []

@@ -96,7 +96,7 @@ class Monitors:
             ReportedValueError: if the value is not a single real number.
         """
         number = as_scalar(name, value)
-        if self.trainer.loop.progress.in_run_step and not self._is_paused:
+        if self.trainer.loop.is_in_run_step and not self._is_paused:
             total, count = self._step_sums.get(name, (0.0, 0))
             self._step_sums[name] = (total + number, count + 1)
         else:

@@ -25,7 +25,6 @@ class Progress:
             the last one.
         local_step: the current step of the epoch, from 0; -1 before the first.
         global_step: the number of completed steps. The current step counts once its first ``hooked_sess.run`` is done.
-        in_run_step: whether ``run_step`` itself is running, as opposed to a hook.
         steps_of_further_runs: the number of steps that a run counts when no step has begun. With 1, `global_step`
             counts runs of the session instead of steps.
     """
@@ -33,7 +32,6 @@ class Progress:
     epoch_num: int = 0
     local_step: int = -1
     global_step: int = 0
-    in_run_step: bool = attrs.field(default=False, init=False, eq=False, repr=False)
     steps_of_further_runs: int = attrs.field(default=0, kw_only=True, eq=False, repr=False)
     _begun: int = attrs.field(default=0, init=False, eq=False, repr=False)
     _lock: Any = attrs.field(factory=Lock, init=False, eq=False, repr=False)

@@ -212,6 +212,10 @@ class LoopProtocol(Protocol):
     failure: BaseException | None
     ended_by: Exception | None
 
+    @property
+    def is_in_run_step(self) -> bool:
+        """Whether `run_step` itself is running, as opposed to an ``after_run`` that it calls."""
+
     def set_epochs(self, steps_per_epoch: object, starting_epoch: object, max_epoch: object) -> None:
         """Set the length of the run."""
 

@@ -54,6 +54,9 @@ class HookedSession:
         xla: whether XLA compiles runs of several steps; see `ManySteps`.
         tries_threads: whether a short run may be made in the calling thread where that is faster; see
             `tpk.session.caller_thread`.
+
+    Attributes:
+        is_in_after_run: whether an ``after_run`` of a hook is running.
     """
 
     def __init__(
@@ -67,6 +70,7 @@ class HookedSession:
         tries_threads: bool = True,
     ) -> None:
         self.sess = sess
+        self.is_in_after_run = False
         self._hooks = hooks
         self._progress = Progress() if progress is None else progress
         self._counter = counter
@@ -173,23 +177,22 @@ class HookedSession:
                 options = RunOptions() if options is None else options
                 run_metadata = RunMetadata() if run_metadata is None else run_metadata
                 nothing = SessionRunValues(None, options, run_metadata)
-            remaining = iter(self._after_run)
-            in_run_step, self._progress.in_run_step = self._progress.in_run_step, False
-            while True:
-                try:
-                    for after_run, position in remaining:
-                        own = None if position is None else results[position + 1]
-                        if own is CUT_SHORT:
-                            continue
+            is_nested, self.is_in_after_run = self.is_in_after_run, True
+            try:
+                for after_run, position in self._after_run:
+                    own = None if position is None else results[position + 1]
+                    if own is CUT_SHORT:
+                        continue
+                    try:
                         after_run(context, nothing if own is None else SessionRunValues(own, *nothing[1:]))
-                    break
-                except StopTraining as stop:
-                    self._hooks.note_failure(stop, "after_run", after_run)
-                    self._hooks.take_stop(stop)
-                except BaseException as error:
-                    self._hooks.note_failure(error, "after_run", after_run)
-                    raise
-            self._progress.in_run_step = in_run_step
+                    except StopTraining as stop:
+                        self._hooks.note_failure(stop, "after_run", after_run)
+                        self._hooks.take_stop(stop)
+            except BaseException as error:
+                self._hooks.note_failure(error, "after_run", after_run)
+                raise
+            finally:
+                self.is_in_after_run = is_nested
         if context.stop_requested:
             self._hooks.take_stop(StopTraining("a hook asked for the end of the training"))
         return None if results[0] is CUT_SHORT else results[0]

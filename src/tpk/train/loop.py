@@ -61,8 +61,14 @@ class TrainLoop:
         self.failure: BaseException | None = None
         self.ended_by: Exception | None = None
         self.stop = StopRequest()
+        self._runs_step = False
         self._graph_lags = False
         self._has_warned_of_raw_step = False
+
+    @property
+    def is_in_run_step(self) -> bool:
+        """Whether `run_step` itself is running, as opposed to an ``after_run`` that it calls."""
+        return self._runs_step and not self._trainer.hooked_sess.is_in_after_run
 
     def set_epochs(self, steps_per_epoch: Any, starting_epoch: Any, max_epoch: Any) -> None:
         """Set the length of the training.
@@ -200,11 +206,11 @@ class TrainLoop:
             trainer.hooked_sess.run(trainer.train_op, steps=steps)
             return progress.global_step - completed
         progress.begin()
-        progress.in_run_step = True
+        self._runs_step = True
         try:
             trainer.run_step()
         finally:
-            progress.in_run_step = False
+            self._runs_step = False
         if progress.drop():
             self._count_raw_step()
         return 1

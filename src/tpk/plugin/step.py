@@ -132,18 +132,16 @@ class StepHooks:
 
     def trigger(self, trainer: TrainerProtocol) -> None:
         """Call every `trigger_step`; an error gets a note that names the callback."""
-        methods = iter(self.trigger_step)
-        while True:
-            try:
-                for method in methods:
+        try:
+            for method in self.trigger_step:
+                try:
                     method(trainer)
-                return
-            except StopTraining as stop:
-                self.note_failure(stop, "trigger_step", method)
-                self.take_stop(stop)
-            except BaseException as error:
-                self.note_failure(error, "trigger_step", method)
-                raise
+                except StopTraining as stop:
+                    self.note_failure(stop, "trigger_step", method)
+                    self.take_stop(stop)
+        except BaseException as error:
+            self.note_failure(error, "trigger_step", method)
+            raise
 
     def note_failure(self, error: BaseException, hook: str, method: Method) -> None:
         """Add a note to `error`, raised by `method` of `hook`, that names the plugin.

@@ -209,6 +209,7 @@ class LoopProtocol(Protocol):
     max_epoch: int
     steps_per_run: int
     is_compiled: bool
+    run_timeout_in_ms: int
     failure: BaseException | None
     ended_by: Exception | None
 

@@ -51,6 +51,9 @@ class HookedSession:
         hooks: the compiled step hooks.
         progress: the counters. A run claims the steps that have begun, and counts them when it has completed.
         counter: counts the steps in the graph; None to count them in `progress` only.
+        timeout_in_ms: how long a run may take before it is cancelled with `tf.errors.DeadlineExceededError`; 0 for no
+            limit. A run's own timeout has priority. The timeout is compiled into the runs, so it costs nothing, except
+            on a TensorFlow server, where runs with a timeout are made by `Session.run`.
         xla: whether XLA compiles runs of several steps; see `ManySteps`.
         tries_threads: whether a short run may be made in the calling thread where that is faster; see
             `tpk.session.caller_thread`.
@@ -66,6 +69,7 @@ class HookedSession:
         progress: Progress | None = None,
         counter: StepCounter | None = None,
         *,
+        timeout_in_ms: int = 0,
         xla: bool = False,
         tries_threads: bool = True,
     ) -> None:
@@ -76,7 +80,7 @@ class HookedSession:
         self._counter = counter
         self._many_steps = ManySteps(sess, self._progress, counter, xla=xla, tries_threads=tries_threads)
         self._tries_threads = tries_threads
-        self._timeout_in_ms = 0
+        self._timeout_in_ms = timeout_in_ms
         self._before_run = hooks.before_run
         self._after_run = hooks.after_run
         self._has_hooks = bool(hooks.before_run or hooks.after_run)
@@ -87,16 +91,6 @@ class HookedSession:
         self._no_repeat = _Repeat(SessionRunArgs(object()), hooks.before_run, 0, no_plan, _NO_FEEDS)
         self._plans: OrderedDict[Any, RunPlan] = OrderedDict()
         self._compiled: MutableMapping[bytes, Call] = WeakValueDictionary()
-
-    def cancel_after(self, timeout_in_ms: int) -> None:
-        """Cancel each run that takes longer, with `tf.errors.DeadlineExceededError`; a run's own timeout has priority.
-
-        The timeout is compiled into the runs, so it costs nothing, except on a TensorFlow server, where runs with a
-        timeout are made by `Session.run`.
-        """
-        self._timeout_in_ms = timeout_in_ms
-        self._repeats.clear()
-        self._plans.clear()
 
     def run(
         self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None, *, steps: int = 0

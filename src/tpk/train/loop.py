@@ -46,6 +46,8 @@ class TrainLoop:
         max_epoch: the number of the last epoch.
         steps_per_run: the number of steps in one run of the session; see `tpk.session.many_steps`.
         is_compiled: whether XLA compiles the loop over the steps of a run.
+        run_timeout_in_ms: how long a run of the session may take before it is cancelled; 0 for no limit. Read when the
+            session is created.
         failure: in `after_train`, the error that ended the training; None if it ended normally.
         ended_by: in `after_train`, the `StopTraining` or `tf.errors.OutOfRangeError` that ended the training before its
             last epoch, if any.
@@ -58,6 +60,7 @@ class TrainLoop:
         self.steps_per_epoch, self.starting_epoch, self.max_epoch = 0, 1, FOREVER
         self.steps_per_run = 1
         self.is_compiled = False
+        self.run_timeout_in_ms = 0
         self.failure: BaseException | None = None
         self.ended_by: Exception | None = None
         self.stop = StopRequest()

@@ -378,6 +378,7 @@ class Trainer(Plugin):
                 self.step_hooks,
                 self.loop.progress,
                 counter,
+                timeout_in_ms=self.loop.run_timeout_in_ms,
                 xla=self.loop.is_compiled,
                 # Answers of other processes arrive in a thread that must not be blocked.
                 tries_threads=self.strategy.world_size == 1,

@@ -97,8 +97,7 @@ def test_it_holds_for_the_loop_of_a_run_on_a_server_too(server):
         fill, init = queue.enqueue_many([[1.0, 2.0]]), v1.global_variables_initializer()
     with v1.Session(server.target, graph=graph) as sess:
         sess.run([init, fill])
-        hooked = HookedSession(sess, StepHooks(), Progress())
-        hooked.cancel_after(2000)
+        hooked = HookedSession(sess, StepHooks(), Progress(), timeout_in_ms=2000)
         with pytest.raises(tf.errors.DeadlineExceededError):
             hooked.run(add, steps=5)
         assert sess.run(steps) == 2

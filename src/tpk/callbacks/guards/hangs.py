@@ -268,10 +268,9 @@ class SessionRunTimeout(Callback):
         check_at_least(self, 1, timeout_in_ms=timeout_in_ms)
         self._timeout_in_ms = timeout_in_ms
 
-    @hookimpl(tryfirst=True)
-    def before_train(self, trainer: TrainerProtocol) -> None:
+    def setup_graph(self, trainer: TrainerProtocol) -> None:
         """Set the timeout."""
-        trainer.hooked_sess.cancel_after(self._timeout_in_ms)
+        trainer.loop.run_timeout_in_ms = self._timeout_in_ms
 
     def translate_error(self, error: BaseException) -> HangError | None:
         """Return an error with the step and the ops that may be waiting."""

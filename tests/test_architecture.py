@@ -41,7 +41,7 @@ BUDGETS = {
     "input_source": 1590,
     "layers": 1810,
     "monitors": 995,
-    "plugin": 1420,
+    "plugin": 1475,
     "predict": 1120,
     "session": 770,
     "strategies": 2150,

@@ -39,7 +39,7 @@ class GoBack(tpk.Callback):
     def recover(self, error):
         self.errors.append(str(error))
         if self.can:
-            self.trainer.checkpoints.restore_variables(self.trainer.checkpoints.newest())
+            self.trainer.checkpoints.restore_variables(self.trainer.checkpoints.newest().prefix)
         return self.can
 
 

@@ -14,6 +14,7 @@ from tpk.plugin.progress import Progress, StopRequest
 
 if TYPE_CHECKING:
     import numpy as np
+    import pluggy
 
 
 # TensorFlow has no types for these.
@@ -61,10 +62,10 @@ class ProcessGroupProtocol(Protocol):
     rank: int
     world_size: int
 
-    def gather_object(self, what: str, value: Any) -> list[Any]:
+    def gather_object(self, what: str, value: object) -> list[Any]:
         """Return the values of all processes, by rank. Every process calls it with the same `what`."""
 
-    def broadcast_object(self, what: str, value: Any = None) -> Any:
+    def broadcast_object(self, what: str, value: object = None) -> Any:
         """Return the value of the chief. Every process calls it with the same `what`."""
 
     def barrier(self, what: str) -> None:
@@ -148,13 +149,13 @@ class MonitorsProtocol(Protocol):
 
     followed: tuple[str, ...]
 
-    def put_scalar(self, name: str, value: Any) -> None:
+    def put_scalar(self, name: str, value: object) -> None:
         """Report a number."""
 
-    def put_image(self, name: str, images: Any) -> None:
+    def put_image(self, name: str, images: object) -> None:
         """Report one or more images."""
 
-    def put_histogram(self, name: str, values: Any) -> None:
+    def put_histogram(self, name: str, values: object) -> None:
         """Report numbers, to show their distribution."""
 
     def put_summary(self, summary: object) -> None:
@@ -266,6 +267,126 @@ class TowersProtocol(Protocol):
         """Return the training towers."""
 
 
+class HooksProtocol(Protocol):
+    """The registry of the plugins of a run; see `tpk.HookManager`."""
+
+    hook: pluggy.HookRelay
+
+    @property
+    def plugins(self) -> Mapping[str, object]:
+        """The plugins by unique name, in the order of their calls."""
+
+    def after_train(self, trainer: TrainerProtocol) -> list[BaseException]:
+        """Call every `after_train`, and return the failures."""
+
+
+class HookedSessionProtocol(Protocol):
+    """The session of a step; see `tpk.HookedSession`."""
+
+    is_in_after_run: bool
+
+    def run(self, fetches: object, feed_dict: object = None, *, steps: int = 0) -> Any:
+        """Run `fetches` and the requests of the hooks, once."""
+
+
+class InputSourceProtocol(Protocol):
+    """The data of a training run; see `tpk.InputSource`."""
+
+    @property
+    def signature(self) -> Sequence[Tensor]:
+        """The `tf.TensorSpec`s of a datapoint."""
+
+    @property
+    def is_fed(self) -> bool:
+        """Whether the data of a step is fed along with its run."""
+
+    @property
+    def size(self) -> int | None:
+        """The number of datapoints in one pass over the data, or None."""
+
+    @property
+    def left_out(self) -> int:
+        """The number of datapoints at the end of each pass that make no whole batch."""
+
+    @property
+    def consumed(self) -> int:
+        """The number of datapoints that have left the source."""
+
+    def datapoints_of(self, takes: range) -> range:
+        """Return the numbers of the datapoints that towers took."""
+
+    def seed(self, seed: int) -> None:
+        """Seed the random numbers of the data."""
+
+    def make_meter(self) -> Any:
+        """Return a meter of how long steps wait for the data, or None."""
+
+    def interrupt(self) -> None:
+        """Make runs that wait for a datapoint fail."""
+
+    def state_dict(self) -> State:
+        """Return the position in the data."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state_dict` returned."""
+
+
+class CheckpointProtocol(Protocol):
+    """A complete checkpoint."""
+
+    @property
+    def prefix(self) -> str:
+        """Its path, without the suffixes of its files."""
+
+
+class CheckpointsProtocol(Protocol):
+    """Takes the checkpoints that savers request; see `tpk.train.resume.checkpoints`."""
+
+    stop: StopRequest
+
+    @property
+    def variables(self) -> Sequence[Tensor]:
+        """The variables that a checkpoint contains."""
+
+    @property
+    def shared_variables(self) -> Sequence[Tensor]:
+        """Those that every checkpoint of the model contains."""
+
+    @property
+    def last_path(self) -> Path | None:
+        """The path of the latest checkpoint of this run, or None."""
+
+    def register(self, saver: Any) -> None:
+        """Add a saver, in its `setup_graph`."""
+
+    def request(self, series: Any) -> None:
+        """Request a checkpoint of this moment, written by a `CheckpointSeries`."""
+
+    def announce(self, name: str) -> None:
+        """Announce that a checkpoint is being saved."""
+
+    def take_announcements(self) -> list[str]:
+        """Return the names of the checkpoints of this end of an epoch."""
+
+    def before_saving(self) -> None:
+        """Call the hook ``before_checkpoint``."""
+
+    def newest(self) -> CheckpointProtocol | None:
+        """Return the newest complete checkpoint of this run, or None."""
+
+    def restore_variables(self, prefix: str) -> None:
+        """Assign the values of a checkpoint to the variables."""
+
+    def assign(self, values: Mapping[str, Any]) -> None:
+        """Assign values to variables by name."""
+
+    def forget_requests(self) -> None:
+        """Drop requests that were not served yet."""
+
+    def save_now(self) -> Path | None:
+        """Save a checkpoint, and wait until it is on disk."""
+
+
 class TrainerProtocol(Protocol):
     """The part of a trainer that plugins may use.
 
@@ -273,21 +394,29 @@ class TrainerProtocol(Protocol):
         graph: the `tf.Graph` of the training run.
         train_op: the op that a step runs.
         sess: the raw `tf.compat.v1.Session`, from `before_train` on; running it calls no hook.
-        hooked_sess: the `tpk.HookedSession` whose `run` calls the hooks of the step, from `before_train` on.
-        hooks: the `HookManager`, which has every plugin of the run under its unique name.
-        input_source: the `tpk.InputSource`, or None.
         run_dir: the directory of the run, or None.
-        checkpoints: takes the checkpoints that savers request; see `tpk.train.resume.checkpoints`.
     """
 
     graph: Graph
     train_op: Tensor
     sess: Session
-    hooks: Any
-    hooked_sess: Any
-    input_source: Any
-    checkpoints: Any
     run_dir: Path | None
+
+    @property
+    def hooks(self) -> HooksProtocol:
+        """Every plugin of the run, under its unique name, and their hooks."""
+
+    @property
+    def hooked_sess(self) -> HookedSessionProtocol:
+        """The session whose `run` calls the hooks of the step, from `before_train` on."""
+
+    @property
+    def input_source(self) -> InputSourceProtocol | None:
+        """The source of the data, or None."""
+
+    @property
+    def checkpoints(self) -> CheckpointsProtocol:
+        """Takes the checkpoints that savers request."""
 
     @property
     def loop(self) -> LoopProtocol:

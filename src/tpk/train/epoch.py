@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tpk.dataflow.base import flow_length
-from tpk.dataflow.transforms.batch import left_out
 from tpk.errors import ConfigError
 from tpk.text import format_count
 
 if TYPE_CHECKING:
-    from tpk.input_source.base import InputSource
-    from tpk.plugin.trainer import TrainerProtocol
+    from tpk.plugin.trainer import InputSourceProtocol, TrainerProtocol
 
 _TIMES = " \u00d7 "
 
@@ -54,7 +52,7 @@ def describe_epoch(trainer: TrainerProtocol) -> str:
         if batch:
             factors.append(f"batch {batch}")
         data = _describe_passes(trainer, source.size, datapoints)
-        dropped = left_out(source.position.flow) if data and source.position else 0
+        dropped = source.left_out if data else 0
         if dropped:
             data += f", of which each pass drops the last {dropped} (BatchData(..., remainder=True) keeps them)"
     where = ""
@@ -90,7 +88,7 @@ def as_count(what: str, value: Any, minimum: int) -> int:
     return count
 
 
-def batch_of(source: InputSource) -> tuple[int | None, int | None]:
+def batch_of(source: InputSourceProtocol) -> tuple[int | None, int | None]:
     """Return the batch size of the data and the number of datapoints that are batched; None for what is unknown."""
     stage: Any = source
     while stage is not None:

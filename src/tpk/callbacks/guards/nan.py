@@ -187,7 +187,7 @@ class NanGuard(Callback):
             return None
         self.rollbacks += 1
         rate = None if self._learning_rate is None else self._learning_rate.get_value() * self._lr_factor
-        self.trainer.checkpoints.restore_variables(checkpoint)
+        self.trainer.checkpoints.restore_variables(checkpoint.prefix)
         # The failed run may or may not have incremented the variable.
         assign_values(self.trainer.sess, [(get_global_step_var(), np.array(self.trainer.global_step))])
         if self._learning_rate is not None:
@@ -423,8 +423,7 @@ def _datapoints_of_run(trainer: TrainerProtocol, fetches: Any) -> range:
         consumed = source.consumed
     except tf.errors.OpError:  # The session is broken.
         return range(0)
-    datapoints: range = source.datapoints_of(range(consumed - len(inputs), consumed))
-    return datapoints
+    return source.datapoints_of(range(consumed - len(inputs), consumed))
 
 
 def _refuse_loss_scale(trainer: TrainerProtocol, what: str, remedy: str) -> None:

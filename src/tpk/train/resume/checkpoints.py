@@ -167,7 +167,7 @@ class Checkpoints(Callback):
         written = [(each.directory.step_of(each.last_path.name), each.last_path) for each in series if each.last_path]
         return max(written, default=(0, None))[1]
 
-    def restore_variables(self, checkpoint: Checkpoint) -> None:
+    def restore_variables(self, prefix: str) -> None:
         """Assign the values of a checkpoint to all variables but the global step, in the middle of the training.
 
         The training continues: the counters, the data and the callbacks do not go back.
@@ -175,7 +175,7 @@ class Checkpoints(Callback):
         Raises:
             CheckpointError: if the files cannot be read.
         """
-        values = read_variables(checkpoint.prefix, self.variables)
+        values = read_variables(prefix, self.variables)
         values.pop(variable_name(get_global_step_var()), None)
         self.assign(values)
 

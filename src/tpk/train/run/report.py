@@ -44,7 +44,8 @@ def log_failure(trainer: TrainerProtocol, failure: BaseException) -> None:
         if failure.args:
             return
         newest = trainer.checkpoints.newest()
-        logger.warning("interrupted %s; %s", steps_done(trainer), what_is_saved(trainer, newest and newest.prefix))
+        saved = newest.prefix if newest else None
+        logger.warning("interrupted %s; %s", steps_done(trainer), what_is_saved(trainer, saved))
         return
     logger.error("training failed in %s: %s%s", trainer.loop.progress, in_one_line(failure), notes_of(failure))
     if isinstance(failure, tf.errors.OpError):  # Its message is a page; this ends the traceback with the cause.

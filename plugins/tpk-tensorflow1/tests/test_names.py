@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 
 import numpy as np
@@ -329,6 +330,33 @@ def test_layers_of_contrib_have_their_old_variables(graph):
     assert len(tf.losses.get_regularization_losses()) == 3
     assert len(tf.get_collection(tf.GraphKeys.UPDATE_OPS)) == 2
     assert run(x).shape == (2, 2)
+
+
+def test_layers_of_contrib_take_the_arguments_of_tensorflow_1(graph):
+    shared = [
+        "activation_fn",
+        "normalizer_fn",
+        "normalizer_params",
+        "weights_initializer",
+        "weights_regularizer",
+        "biases_initializer",
+        "biases_regularizer",
+        "reuse",
+        "variables_collections",
+        "outputs_collections",
+        "trainable",
+        "scope",
+    ]
+    own = ["inputs", "num_outputs", "kernel_size", "depth_multiplier", "stride", "padding", "data_format", "rate"]
+    assert list(inspect.signature(contrib_layers.separable_conv2d).parameters) == own + shared
+    assert list(inspect.signature(contrib_layers.fully_connected).parameters) == own[:2] + shared
+    x = tf.constant([[[[-1.0]]]])
+    ones = tf.ones_initializer()
+    linear = contrib_layers.conv2d(x, 1, 1, 1, "SAME", None, 1, None, None, None, ones, scope="linear")
+    rectified = contrib_layers.conv2d(x, 1, 1, weights_initializer=ones)
+    assert [value.item() for value in run([linear, rectified])] == [-1.0, 0.0]
+    with pytest.raises(TypeError, match="conv2d: got an unexpected keyword argument 'activation'"):
+        contrib_layers.conv2d(x, 1, 1, activation=None)
 
 
 def test_batch_norm_of_contrib_can_update_at_once(graph):

@@ -5,6 +5,8 @@ Variables have their TensorFlow 1 names: ``fully_connected/weights``, ``Conv/bia
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -125,10 +127,9 @@ def apply_regularization(regularizer: Function, weights_list: Sequence[Any] | No
     return total
 
 
-@add_arg_scope
-def fully_connected(
-    inputs: Any,
-    num_outputs: int,
+def _with_weights(
+    compute: Function,
+    default_scope: str,
     activation_fn: Function | None = tf.nn.relu,
     normalizer_fn: Function | None = None,
     normalizer_params: Mapping[str, Any] | None = None,
@@ -142,6 +143,56 @@ def fully_connected(
     trainable: bool = True,
     scope: Any = None,
 ) -> Any:
+    """Apply a layer that has weights: `compute` takes the options of `tpk.layers` for them."""
+    with _layer(scope, default_scope, reuse, variables_collections) as layer:
+        outputs = compute(
+            use_bias=normalizer_fn is None and biases_initializer is not None,
+            kernel_initializer=weights_initializer or xavier_initializer(),
+            bias_initializer=biases_initializer,
+            kernel_regularizer=weights_regularizer,
+            bias_regularizer=biases_regularizer,
+            trainable=trainable,
+            name=layer,
+        )
+        if normalizer_fn is not None:
+            outputs = normalizer_fn(outputs, **(normalizer_params or {}))
+        if activation_fn is not None:
+            outputs = activation_fn(outputs)
+    return _collected(outputs, outputs_collections)
+
+
+_SHARED = list(inspect.signature(_with_weights).parameters.values())[2:]
+"""The last arguments of all layers with weights."""
+
+
+def _has_weights(default_scope: str) -> Callable[[Function], Function]:
+    """Return a decorator that gives a layer with weights the arguments that all of them share.
+
+    The decorated function computes the outputs with a function of `tpk.layers`, and passes it the keyword arguments.
+    """
+
+    def decorate(function: Function) -> Function:
+        parameters = inspect.signature(function).parameters.values()
+        own = [each for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+        signature = inspect.Signature([*own, *_SHARED])
+
+        @functools.wraps(function)
+        def layer(*args: Any, **kwargs: Any) -> Any:
+            try:
+                arguments = signature.bind(*args, **kwargs).arguments
+            except TypeError as error:
+                raise TypeError(f"{function.__name__}: {error}") from None
+            shared = {each.name: arguments.pop(each.name) for each in _SHARED if each.name in arguments}
+            return _with_weights(functools.partial(function, **arguments), default_scope, **shared)
+
+        layer.__signature__ = signature  # type: ignore[attr-defined]
+        return add_arg_scope(layer)
+
+    return decorate
+
+
+@_has_weights("fully_connected")
+def fully_connected(inputs: Any, num_outputs: int, **options: Any) -> Any:
     """Connect every unit to all features, then apply the normalizer and the activation.
 
     Args:
@@ -160,21 +211,7 @@ def fully_connected(
         trainable: whether the variables are trained.
         scope: the variable scope; by default ``fully_connected``, numbered if the name is in use.
     """
-    has_bias = normalizer_fn is None and biases_initializer is not None
-    with _layer(scope, "fully_connected", reuse, variables_collections) as layer:
-        outputs = layers.dense(
-            inputs,
-            num_outputs,
-            use_bias=has_bias,
-            kernel_initializer=weights_initializer or xavier_initializer(),
-            bias_initializer=biases_initializer,
-            kernel_regularizer=weights_regularizer,
-            bias_regularizer=biases_regularizer,
-            trainable=trainable,
-            name=layer,
-        )
-        outputs = _finish(outputs, activation_fn, normalizer_fn, normalizer_params)
-    return _collected(outputs, outputs_collections)
+    return layers.dense(inputs, num_outputs, **options)
 
 
 def linear(*args: Any, **kwargs: Any) -> Any:
@@ -187,7 +224,7 @@ def relu(*args: Any, **kwargs: Any) -> Any:
     return fully_connected(*args, **{"activation_fn": tf.nn.relu, **kwargs})
 
 
-@add_arg_scope
+@_has_weights("Conv")
 def conv2d(
     inputs: Any,
     num_outputs: int,
@@ -196,18 +233,7 @@ def conv2d(
     padding: str = "SAME",
     data_format: str | None = None,
     rate: Shape2D = 1,
-    activation_fn: Function | None = tf.nn.relu,
-    normalizer_fn: Function | None = None,
-    normalizer_params: Mapping[str, Any] | None = None,
-    weights_initializer: Any = None,
-    weights_regularizer: Function | None = None,
-    biases_initializer: Any = ZEROS,
-    biases_regularizer: Function | None = None,
-    reuse: Any = None,
-    variables_collections: Any = None,
-    outputs_collections: Any = None,
-    trainable: bool = True,
-    scope: Any = None,
+    **options: Any,
 ) -> Any:
     """Convolve images, then apply the normalizer and the activation.
 
@@ -219,45 +245,18 @@ def conv2d(
         padding: ``"SAME"`` or ``"VALID"``.
         data_format: ``"NHWC"`` or ``"NCHW"``.
         rate: the dilation rate of the kernel.
-        activation_fn: see `fully_connected` for this and the following arguments.
-        normalizer_fn: see there.
-        normalizer_params: see there.
-        weights_initializer: see there.
-        weights_regularizer: see there.
-        biases_initializer: see there.
-        biases_regularizer: see there.
-        reuse: see there.
-        variables_collections: see there.
-        outputs_collections: see there.
-        trainable: see there.
         scope: the variable scope; by default ``Conv``, numbered if the name is in use.
+
+    See `fully_connected` for the other arguments.
     """
-    has_bias = normalizer_fn is None and biases_initializer is not None
-    with _layer(scope, "Conv", reuse, variables_collections) as layer:
-        outputs = layers.conv2d(
-            inputs,
-            num_outputs,
-            kernel_size,
-            strides=stride,
-            padding=padding,
-            data_format=_data_format(data_format),
-            dilation_rate=rate,
-            use_bias=has_bias,
-            kernel_initializer=weights_initializer or xavier_initializer(),
-            bias_initializer=biases_initializer,
-            kernel_regularizer=weights_regularizer,
-            bias_regularizer=biases_regularizer,
-            trainable=trainable,
-            name=layer,
-        )
-        outputs = _finish(outputs, activation_fn, normalizer_fn, normalizer_params)
-    return _collected(outputs, outputs_collections)
+    layout = _data_format(data_format)
+    return layers.conv2d(inputs, num_outputs, kernel_size, stride, padding, layout, rate, **options)
 
 
 convolution = convolution2d = conv2d
 
 
-@add_arg_scope
+@_has_weights("Conv2d_transpose")
 def conv2d_transpose(
     inputs: Any,
     num_outputs: int,
@@ -265,45 +264,17 @@ def conv2d_transpose(
     stride: Shape2D = 1,
     padding: str = "SAME",
     data_format: str = "NHWC",
-    activation_fn: Function | None = tf.nn.relu,
-    normalizer_fn: Function | None = None,
-    normalizer_params: Mapping[str, Any] | None = None,
-    weights_initializer: Any = None,
-    weights_regularizer: Function | None = None,
-    biases_initializer: Any = ZEROS,
-    biases_regularizer: Function | None = None,
-    reuse: Any = None,
-    variables_collections: Any = None,
-    outputs_collections: Any = None,
-    trainable: bool = True,
-    scope: Any = None,
+    **options: Any,
 ) -> Any:
     """Apply a transposed convolution; see `conv2d` for the arguments. The default scope is ``Conv2d_transpose``."""
-    has_bias = normalizer_fn is None and biases_initializer is not None
-    with _layer(scope, "Conv2d_transpose", reuse, variables_collections) as layer:
-        outputs = layers.conv2d_transpose(
-            inputs,
-            num_outputs,
-            kernel_size,
-            strides=stride,
-            padding=padding,
-            data_format=_data_format(data_format),
-            use_bias=has_bias,
-            kernel_initializer=weights_initializer or xavier_initializer(),
-            bias_initializer=biases_initializer,
-            kernel_regularizer=weights_regularizer,
-            bias_regularizer=biases_regularizer,
-            trainable=trainable,
-            name=layer,
-        )
-        outputs = _finish(outputs, activation_fn, normalizer_fn, normalizer_params)
-    return _collected(outputs, outputs_collections)
+    layout = _data_format(data_format)
+    return layers.conv2d_transpose(inputs, num_outputs, kernel_size, stride, padding, layout, **options)
 
 
 convolution2d_transpose = conv2d_transpose
 
 
-@add_arg_scope
+@_has_weights("SeparableConv2d")
 def separable_conv2d(
     inputs: Any,
     num_outputs: int | None,
@@ -313,49 +284,25 @@ def separable_conv2d(
     padding: str = "SAME",
     data_format: str = "NHWC",
     rate: Shape2D = 1,
-    activation_fn: Function | None = tf.nn.relu,
-    normalizer_fn: Function | None = None,
-    normalizer_params: Mapping[str, Any] | None = None,
-    weights_initializer: Any = None,
-    weights_regularizer: Function | None = None,
-    biases_initializer: Any = ZEROS,
-    biases_regularizer: Function | None = None,
-    reuse: Any = None,
-    variables_collections: Any = None,
-    outputs_collections: Any = None,
-    trainable: bool = True,
-    scope: Any = None,
+    *,
+    kernel_initializer: Any,
+    kernel_regularizer: Function | None,
+    **options: Any,
 ) -> Any:
     """Convolve each channel, then mix the channels unless `num_outputs` is None; see `conv2d`."""
-    has_bias = normalizer_fn is None and biases_initializer is not None
-    options: dict[str, Any] = {
+    options |= {
         "strides": stride,
         "padding": padding,
         "data_format": _data_format(data_format),
         "dilation_rate": rate,
         "depth_multiplier": depth_multiplier,
-        "use_bias": has_bias,
-        "depthwise_initializer": weights_initializer or xavier_initializer(),
-        "depthwise_regularizer": weights_regularizer,
-        "bias_initializer": biases_initializer,
-        "bias_regularizer": biases_regularizer,
-        "trainable": trainable,
+        "depthwise_initializer": kernel_initializer,
+        "depthwise_regularizer": kernel_regularizer,
     }
-    with _layer(scope, "SeparableConv2d", reuse, variables_collections) as layer:
-        if num_outputs is None:
-            outputs = layers.depthwise_conv2d(inputs, kernel_size, name=layer, **options)
-        else:
-            outputs = layers.separable_conv2d(
-                inputs,
-                num_outputs,
-                kernel_size,
-                pointwise_initializer=weights_initializer or xavier_initializer(),
-                pointwise_regularizer=weights_regularizer,
-                name=layer,
-                **options,
-            )
-        outputs = _finish(outputs, activation_fn, normalizer_fn, normalizer_params)
-    return _collected(outputs, outputs_collections)
+    if num_outputs is None:
+        return layers.depthwise_conv2d(inputs, kernel_size, **options)
+    options |= {"pointwise_initializer": kernel_initializer, "pointwise_regularizer": kernel_regularizer}
+    return layers.separable_conv2d(inputs, num_outputs, kernel_size, **options)
 
 
 separable_convolution2d = separable_conv2d
@@ -636,12 +583,6 @@ def _layer(scope: Any, default_name: str, reuse: Any, collections: Any) -> Itera
 
     with v1.variable_scope(scope, default_name, reuse=reuse, custom_getter=get_variable) as layer:
         yield layer
-
-
-def _finish(outputs: Any, activation: Function | None, normalizer: Function | None, options: Any) -> Any:
-    if normalizer is not None:
-        outputs = normalizer(outputs, **(options or {}))
-    return outputs if activation is None else activation(outputs)
 
 
 def _collected(outputs: Any, collections: Any) -> Any:

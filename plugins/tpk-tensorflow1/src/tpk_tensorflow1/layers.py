@@ -279,12 +279,16 @@ class _FunctionLayer(Layer):
     """A layer that calls a function of `tpk.layers` with the arguments of the constructor."""
 
     _function: ClassVar[Callable[..., Any]]
-    _makes_variables = True
     _signature: ClassVar[inspect.Signature]
+    _has_variables: ClassVar[bool]
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, function: Callable[..., Any] | None = None, **options: Any) -> None:
         super().__init_subclass__(**options)
-        parameters = dict(inspect.signature(cls._function).parameters)
+        if function is None:  # a subclass in a script
+            return
+        parameters = dict(inspect.signature(function).parameters)
+        cls._function = staticmethod(function)
+        cls._has_variables = "trainable" in parameters
         for name in _OF_A_CALL:
             parameters.pop(name, None)
         last = [parameters.pop(name) for name in _LAST if name in parameters]
@@ -307,126 +311,84 @@ class _FunctionLayer(Layer):
         """Compute the outputs."""
         # The current variable scope already has the right `reuse`. A function without variables needs only a name
         # scope, and reenters the existing one, because its name ends with a slash.
-        name = v1.get_variable_scope() if self._makes_variables else self._scope.original_name_scope
-        return type(self)._function(inputs, **self._arguments, name=name, **kwargs)
+        name = v1.get_variable_scope() if self._has_variables else self._scope.original_name_scope
+        return self._function(inputs, **self._arguments, name=name, **kwargs)
 
 
-class Conv1D(_FunctionLayer):
+class Conv1D(_FunctionLayer, function=layers.conv1d):
     """Convolves sequences; see `tpk.layers.conv1d` for the arguments."""
 
-    _function = staticmethod(layers.conv1d)
 
-
-class Conv2D(_FunctionLayer):
+class Conv2D(_FunctionLayer, function=layers.conv2d):
     """Convolves images; see `tpk.layers.conv2d` for the arguments."""
 
-    _function = staticmethod(layers.conv2d)
 
-
-class Conv3D(_FunctionLayer):
+class Conv3D(_FunctionLayer, function=layers.conv3d):
     """Convolves volumes; see `tpk.layers.conv3d` for the arguments."""
 
-    _function = staticmethod(layers.conv3d)
 
-
-class Conv2DTranspose(_FunctionLayer):
+class Conv2DTranspose(_FunctionLayer, function=layers.conv2d_transpose):
     """Applies a transposed convolution to images; see `tpk.layers.conv2d_transpose` for the arguments."""
 
-    _function = staticmethod(layers.conv2d_transpose)
 
-
-class Conv3DTranspose(_FunctionLayer):
+class Conv3DTranspose(_FunctionLayer, function=layers.conv3d_transpose):
     """Applies a transposed convolution to volumes; see `tpk.layers.conv3d_transpose` for the arguments."""
 
-    _function = staticmethod(layers.conv3d_transpose)
 
-
-class SeparableConv1D(_FunctionLayer):
+class SeparableConv1D(_FunctionLayer, function=layers.separable_conv1d):
     """Convolves each channel, then mixes them; see `tpk.layers.separable_conv1d` for the arguments."""
 
-    _function = staticmethod(layers.separable_conv1d)
 
-
-class SeparableConv2D(_FunctionLayer):
+class SeparableConv2D(_FunctionLayer, function=layers.separable_conv2d):
     """Convolves each channel, then mixes them; see `tpk.layers.separable_conv2d` for the arguments."""
 
-    _function = staticmethod(layers.separable_conv2d)
 
-
-class Dense(_FunctionLayer):
+class Dense(_FunctionLayer, function=layers.dense):
     """Connects every unit to all features; see `tpk.layers.dense` for the arguments."""
 
-    _function = staticmethod(layers.dense)
 
-
-class BatchNormalization(_FunctionLayer):
+class BatchNormalization(_FunctionLayer, function=layers.batch_normalization):
     """Normalizes each feature; see `tpk.layers.batch_normalization` for the arguments."""
-
-    _function = staticmethod(layers.batch_normalization)
 
     def call(self, inputs: Any, training: Any = False) -> Any:
         """Normalize `inputs` with the statistics of the batch if `training`, or else with the moving averages."""
         return super().call(inputs, training=training)
 
 
-class Dropout(_FunctionLayer):
+class Dropout(_FunctionLayer, function=layers.dropout):
     """Sets random inputs to zero; see `tpk.layers.dropout` for the arguments."""
-
-    _function = staticmethod(layers.dropout)
-    _makes_variables = False
 
     def call(self, inputs: Any, training: Any = False) -> Any:
         """Drop some of `inputs`, if `training`."""
         return super().call(inputs, training=training)
 
 
-class Flatten(_FunctionLayer):
+class Flatten(_FunctionLayer, function=layers.flatten):
     """Flattens all axes except the batch axis; see `tpk.layers.flatten` for the arguments."""
 
-    _function = staticmethod(layers.flatten)
-    _makes_variables = False
 
-
-class AveragePooling1D(_FunctionLayer):
+class AveragePooling1D(_FunctionLayer, function=layers.average_pooling1d):
     """Takes the average of each window; see `tpk.layers.average_pooling1d` for the arguments."""
 
-    _function = staticmethod(layers.average_pooling1d)
-    _makes_variables = False
 
-
-class AveragePooling2D(_FunctionLayer):
+class AveragePooling2D(_FunctionLayer, function=layers.average_pooling2d):
     """Takes the average of each window; see `tpk.layers.average_pooling2d` for the arguments."""
 
-    _function = staticmethod(layers.average_pooling2d)
-    _makes_variables = False
 
-
-class AveragePooling3D(_FunctionLayer):
+class AveragePooling3D(_FunctionLayer, function=layers.average_pooling3d):
     """Takes the average of each window; see `tpk.layers.average_pooling3d` for the arguments."""
 
-    _function = staticmethod(layers.average_pooling3d)
-    _makes_variables = False
 
-
-class MaxPooling1D(_FunctionLayer):
+class MaxPooling1D(_FunctionLayer, function=layers.max_pooling1d):
     """Takes the maximum of each window; see `tpk.layers.max_pooling1d` for the arguments."""
 
-    _function = staticmethod(layers.max_pooling1d)
-    _makes_variables = False
 
-
-class MaxPooling2D(_FunctionLayer):
+class MaxPooling2D(_FunctionLayer, function=layers.max_pooling2d):
     """Takes the maximum of each window; see `tpk.layers.max_pooling2d` for the arguments."""
 
-    _function = staticmethod(layers.max_pooling2d)
-    _makes_variables = False
 
-
-class MaxPooling3D(_FunctionLayer):
+class MaxPooling3D(_FunctionLayer, function=layers.max_pooling3d):
     """Takes the maximum of each window; see `tpk.layers.max_pooling3d` for the arguments."""
-
-    _function = staticmethod(layers.max_pooling3d)
-    _makes_variables = False
 
 
 AvgPool1D, AvgPool2D, AvgPool3D = AveragePooling1D, AveragePooling2D, AveragePooling3D

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import logging
-import os
-import socket
 from contextlib import suppress
 
 import pytest
@@ -16,7 +13,7 @@ from tensorboard.backend.event_processing.event_file_loader import EventFileLoad
 
 from tpk.checkpoint.encoding import decode, encode, state_keys
 from tpk.errors import ConfigError
-from tpk.monitors import JSONWriter, Monitor, Monitors, ScalarPrinter, TFEventWriter, event_files
+from tpk.monitors import JSONWriter, Monitor, Monitors, ScalarPrinter, TFEventWriter
 
 
 def make(kind, trainer):
@@ -178,18 +175,23 @@ def test_a_link_among_the_event_files_is_left_alone(trainer, tmp_path_factory):
     assert not any(path.is_symlink() for path in (trainer.run_dir / "kept-1").iterdir())
 
 
-def test_a_link_in_the_place_of_an_event_file_is_not_followed(trainer, tmp_path_factory, monkeypatch):
+def test_a_link_in_the_place_of_an_event_file_is_not_followed(trainer, tmp_path_factory):
     victim = tmp_path_factory.mktemp("elsewhere") / "victim"
     victim.write_text("private")
-    monkeypatch.setattr(event_files, "_file_count", itertools.count(7))
-    name = f"events.out.tfevents.0000000005.{socket.gethostname()}.{os.getpid()}"
-    (trainer.run_dir / f"{name}.7.TFEventWriter").symlink_to(victim)
+    earlier = make(TFEventWriter, trainer)
+    earlier.process_event(tf.compat.v1.Event(step=1))
+    earlier.after_train(trainer)
+    (path,) = trainer.run_dir.iterdir()
+    path.unlink()
+    beginning, number = path.stem.rsplit(".", 1)  # The number counts the event files of this process.
+    (trainer.run_dir / f"{beginning}.{int(number) + 1}.TFEventWriter").symlink_to(victim)
     writer = make(TFEventWriter, trainer)
     with pytest.raises(FileExistsError):
         writer.process_event(tf.compat.v1.Event(step=3)), writer.flush()
     writer.after_train(trainer)  # into another file
     assert victim.read_text() == "private"
-    assert [event.step for event in EventFileLoader(str(trainer.run_dir / f"{name}.8.TFEventWriter")).Load()] == [0, 3]
+    path = trainer.run_dir / f"{beginning}.{int(number) + 2}.TFEventWriter"
+    assert [event.step for event in EventFileLoader(str(path)).Load()] == [0, 3]
 
 
 def test_while_paused_nothing_is_recorded(trainer):

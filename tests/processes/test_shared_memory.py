@@ -124,22 +124,16 @@ def test_the_other_ends_when_one_does_not_answer_and_nothing_is_left(launch, sig
     assert not [name for name in set(os.listdir("/dev/shm")) - before if "tpk-gradients" in name]
 
 
-def on_two_hosts(communication):
-    """Another host has another process of the same number, if any; here, it has another file."""
-    from tpk.strategies.collective import shared_memory
-
-    create = shared_memory._create
-    shared_memory._create = lambda: (create()[0], b"another nonce")
-    strategy = CollectiveStrategy(communication=communication)
-    strategy.join()
-    try:
-        return strategy._memory
-    finally:
-        strategy.leave()
+def train_on_two_hosts(communication):
+    """Train as if the others were on another host, where the same process and descriptor have another file."""
+    write = os.pwrite
+    os.pwrite = lambda descriptor, _, offset: write(descriptor, b"of another host", offset)
+    _, mapped_memories = train(communication)
+    return mapped_memories
 
 
 def test_between_hosts_there_is_none(launch):
-    assert launch(on_two_hosts, args=("auto",)).returned() == [None, None]
-    for outcome in launch(on_two_hosts, args=("shared_memory",)).wait():
+    assert launch(train_on_two_hosts, args=("auto",)).returned() == [0, 0]
+    for outcome in launch(train_on_two_hosts, args=("shared_memory",)).wait():
         assert outcome.status == 1
         assert "ConfigError: communication 'shared_memory' needs processes of one user" in outcome.stderr

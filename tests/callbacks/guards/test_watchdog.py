@@ -16,6 +16,7 @@ import tpk
 from tpk.callbacks.guards.hangs import Watchdog
 from tpk.dataflow import DataFromGenerator
 from tpk.errors import HangError
+from tpk.input_source.hang_watcher import HangWatcher
 
 v1 = tf.compat.v1
 SIGNATURE = [tf.TensorSpec([], tf.float32, "x")]
@@ -179,18 +180,20 @@ def test_the_error_of_a_cancelled_run_outside_of_the_steps_says_why():
     assert any("interrupted: no progress for" in note for note in caught.value.__notes__)
 
 
-def test_each_phase_has_its_timeout_and_is_reported_again_after_twice_the_time(caplog):
+def test_each_phase_has_its_timeout_and_is_reported_again_after_twice_the_time(caplog, monkeypatch):
+    now = [0.0]
+    watcher = HangWatcher(lambda: now[0])
+    monkeypatch.setattr("tpk.callbacks.guards.hangs.hang_watcher", watcher)
     with tf.Graph().as_default():
         trainer = tpk.Trainer()
-        now = [0.0]
         dog = Watchdog(10, between_epochs_timeout=100)
         dog.trainer = trainer
-        watch = dog._watch()
+        dog.before_train(trainer)
 
         def warnings_at(*times):
             caplog.clear()
             for now[0] in times:
-                watch.look(now[0])
+                watcher.look()
             reports = [re.search("for (.*?) s, longer than a (.*?) may", message) for message in caplog.messages]
             return [report.groups() for report in reports if report]
 
@@ -208,6 +211,7 @@ def test_each_phase_has_its_timeout_and_is_reported_again_after_twice_the_time(c
         dog.before_epoch(trainer)
         assert warnings_at(360, 369) == []
         assert warnings_at(370) == [("10", "step")]
+        watcher.unwatch(dog)
 
 
 def test_nothing_is_said_of_a_training_that_goes_on(caplog):

@@ -6,6 +6,7 @@ import ctypes
 import shutil
 import subprocess
 import sys
+import threading
 
 import pynvml
 import pytest
@@ -22,6 +23,7 @@ LIBRARY = """
 static int opened = 0, utilization[2], memory[2];
 int broken = 0;
 int fake_opened(void) { return opened; }
+int fake_asked(void) { return utilization[1]; }
 int nvmlInitWithFlags(unsigned flags) { opened++; return 0; }
 int nvmlShutdown(void) { opened--; return 0; }
 const char *nvmlErrorString(int code) { return code == 15 ? "GPU is lost" : "Unknown Error"; }
@@ -79,26 +81,27 @@ def warnings(caplog):
 
 
 def test_utilization_is_mean_and_peak_of_the_epoch(run_steps, library):
-    tracker = tpk.GPUUtilizationTracker(interval=3600)
-    trainer = run_steps([tracker, SampleIn(tracker, 2)], 2, epochs=2)
-    assert reported(trainer) == {
-        "gpu_utilization/0": [20, 50],
-        "gpu_utilization_peak/0": [30, 60],
-        "gpu_utilization/1": [70, 100],
-        "gpu_utilization_peak/1": [80, 110],
-    }
+    trainer = run_steps([tpk.GPUUtilizationTracker(interval=0.001), AwaitSamples(library)], 2, epochs=2)
+    found = reported(trainer)
+    # GPU 0 reports 10, 20, 30, …, so the peaks say which samples were taken in an epoch.
+    first, second = found["gpu_utilization_peak/0"]
+    assert 40 <= first <= second - 40
+    assert found["gpu_utilization/0"] == [(10 + first) / 2, (first + 10 + second) / 2]
+    for name in ("gpu_utilization", "gpu_utilization_peak"):
+        assert found[f"{name}/1"] == [value + 50 for value in found[f"{name}/0"]]
     assert library.fake_opened() == 0
 
 
-class SampleIn(tpk.Callback):
-    """Takes further samples in the first steps of each epoch, in place of the thread."""
+class AwaitSamples(tpk.Callback):
+    """Waits in each step until the thread of a tracker has asked for the utilization twice."""
 
-    def __init__(self, tracker, steps):
-        self.tracker, self.steps = tracker, steps
+    def __init__(self, library):
+        self.library = library
 
     def trigger_step(self, trainer):
-        if trainer.local_step < self.steps:
-            self.tracker._take()
+        before = self.library.fake_asked()
+        while self.library.fake_asked() < before + 2:
+            threading.Event().wait(0.001)
 
 
 def test_memory_is_the_most_of_the_epoch(run_steps, library):

@@ -11,6 +11,7 @@ import textwrap
 import threading
 import time
 from itertools import islice
+from multiprocessing import spawn
 
 import numpy as np
 import psutil
@@ -18,7 +19,7 @@ import pytest
 
 from tpk.dataflow import DataFromGenerator, DataFromList, MapData, MultiProcessMapData, MultiProcessRunner
 from tpk.dataflow.base import close_dataflow
-from tpk.dataflow.parallel import blocks, workers
+from tpk.dataflow.parallel import blocks
 from tpk.errors import ConfigError, InputError
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="worker processes need Unix sockets")
@@ -187,11 +188,20 @@ def test_a_worker_that_hangs_is_reported_with_its_stack(tmp_path, caplog, when_l
     close_dataflow(flow)
 
 
-def test_of_a_worker_that_does_not_start_that_is_told(tmp_path, caplog, monkeypatch, when_logged):
+@pytest.fixture
+def set_executable():
+    """Set the interpreter of worker processes for a test."""
+    before = spawn.get_executable()
+    yield spawn.set_executable
+    spawn.set_executable(before)
+
+
+def test_of_a_worker_that_does_not_start_that_is_told(tmp_path, caplog, set_executable, when_logged):
     go_on = tmp_path / "go_on"
-    wait_and_become = ["sh", "-c", 'until [ -e "$0" ]; do sleep 0.01; done; exec "$@"', str(go_on)]
-    command_line = workers._command_line
-    monkeypatch.setattr(workers, "_command_line", lambda *options: wait_and_become + command_line(*options))
+    late = tmp_path / "python"
+    late.write_text(f'#!/bin/sh\nuntil [ -e "{go_on}" ]; do sleep 0.01; done\nexec "{sys.executable}" "$@"\n')
+    late.chmod(0o700)
+    set_executable(str(late))
     when_logged("still starting", go_on.touch)
     flow = run_generator(lambda: iter([["there"]]))
     flow.warn_after = 0.1
@@ -432,12 +442,13 @@ def test_an_iteration_ends_with_an_error_when_the_next_one_begins(make):
 
 def test_workers_end_at_once_though_a_forked_process_has_their_sockets():
     code = """
-        import os, signal
+        import os, signal, subprocess
         from tpk.dataflow import MultiProcessRunner
-        from tpk.dataflow.parallel import workers
 
-        # Whoever waits for a worker that does not end waits longer than this process may take.
-        workers._GRACE = 600
+        def kill(process):
+            raise AssertionError("the worker did not end by itself")
+
+        subprocess.Popen.kill = kill
         flow = MultiProcessRunner([[number] for number in range(4)], 1)
         assert len(list(flow)) == 4
         child = os.fork()
@@ -446,7 +457,6 @@ def test_workers_end_at_once_though_a_forked_process_has_their_sockets():
         flow.close()
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        assert flow._team is None
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, timeout=60)
 

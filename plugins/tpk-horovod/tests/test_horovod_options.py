@@ -13,7 +13,7 @@ from tpk_horovod.strategy import HorovodStrategy
 from tpk_horovod.trainer import HorovodTrainer
 
 import tpk
-from tpk.cluster.spec import Cluster
+from tpk.cluster import Cluster
 
 
 @pytest.mark.parametrize(

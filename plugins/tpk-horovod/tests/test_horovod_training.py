@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import trainings
 from hosts import HERE, Processes
 
-from tpk.checkpoint.files import newest_complete
+from tpk.checkpoint import newest_complete
 
 pytestmark = pytest.mark.timeout(400)
 

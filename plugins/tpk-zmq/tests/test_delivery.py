@@ -9,8 +9,8 @@ import pytest
 from tpk_zmq import RemoteDataZMQ, send_dataflow_zmq
 from zmq_ends import FREE_PORT, in_another_process, numbered, numbers, receiver
 
+from tpk.dataflow import Position
 from tpk.dataflow.memory import ALIGNMENT
-from tpk.dataflow.position import Position
 from tpk.errors import ConfigError
 
 

@@ -16,3 +16,4 @@ from .session_init import (
     SessionInit as SessionInit,
     SmartInit as SmartInit,
 )
+from .stored_values import NpzReader as NpzReader

@@ -19,7 +19,10 @@ from .inspect import (
     TestDataSpeed as TestDataSpeed,
     measure_speed as measure_speed,
 )
-from .memory import aligned_empty as aligned_empty
+from .memory import (
+    aligned_empty as aligned_empty,
+    copy_arrays as copy_arrays,
+)
 from .parallel.maps import MultiProcessMapData as MultiProcessMapData, MultiThreadMapData as MultiThreadMapData
 from .parallel.runners import MultiProcessRunner as MultiProcessRunner
 from .parallel.threads import MultiThreadRunner as MultiThreadRunner
@@ -35,6 +38,7 @@ from .sources import (
 from .transforms.batch import (
     BatchData as BatchData,
     BatchDataByShape as BatchDataByShape,
+    Joiner as Joiner,
 )
 from .transforms.map import (
     MapData as MapData,

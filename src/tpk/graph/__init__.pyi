@@ -2,6 +2,7 @@ from . import (
     determinism as determinism,
     random as random,
 )
+from .devices import resolve_devices as resolve_devices
 from .gradients import compute_gradients as compute_gradients
 from .objective import Objective as Objective
 from .optimizers.accumulation import AccumGradOptimizer as AccumGradOptimizer
@@ -22,6 +23,7 @@ from .optimizers.proxy import (
     PostProcessOptimizer as PostProcessOptimizer,
     ProxyOptimizer as ProxyOptimizer,
     VariableAssignmentOptimizer as VariableAssignmentOptimizer,
+    copies_of_optimizers as copies_of_optimizers,
 )
 from .optimizers.weight_averages import (
     MovingAverageOptimizer as MovingAverageOptimizer,
@@ -37,7 +39,9 @@ from .reports.overview import (
     ModelOverview as ModelOverview,
     model_overview as model_overview,
 )
+from .reports.png import encode_png as encode_png
 from .reports.summaries import (
+    MOVING_SUMMARY_OPS_KEY as MOVING_SUMMARY_OPS_KEY,
     add_activation_summary as add_activation_summary,
     add_moving_summary as add_moving_summary,
     add_param_summary as add_param_summary,
@@ -56,3 +60,4 @@ from .scopes import (
     under_variable_scope as under_variable_scope,
 )
 from .steps import get_global_step_var as get_global_step_var
+from .tower_options import compiled_by_xla as compiled_by_xla

@@ -8,7 +8,10 @@ from .meter import (
     InputMeter as InputMeter,
     InputReading as InputReading,
 )
-from .proxy import remap_input_source as remap_input_source
+from .proxy import (
+    ProxyInput as ProxyInput,
+    remap_input_source as remap_input_source,
+)
 from .queue import (
     BatchQueueInput as BatchQueueInput,
     QueueInput as QueueInput,

@@ -115,6 +115,21 @@ class InputSource(RecordsOptions, ABC):
         """How many datapoints at the end of each pass are known to be left out, because they make no whole batch."""
         return 0 if self.position is None else left_out(self.position.flow)
 
+    def check_has_data(self) -> None:
+        """Check that it has data to train on, if its size is known.
+
+        Raises:
+            InputError: the data is empty; the message says why.
+        """
+        if self.size != 0:
+            return
+        flow = () if self.position is None else self.position.flow
+        reason = why_empty(flow)
+        batch_size = getattr(self.innermost, "batch_size", None)
+        if batch_size is not None and flow_length(flow):
+            reason = f"it makes no batch of {batch_size} from {flow_length(flow)} datapoints. Lower batch_size"
+        raise InputError(f"{type(self.innermost).__name__}: there is no data: {reason}.")
+
     def shard(self, index: int, count: int) -> None:
         """Deliver only the share of process `index` of `count`: one of every `count` datapoints. Called before `setup`.
 
@@ -397,22 +412,6 @@ class ConsumedCounter:
         if self._session is None:
             return self._last
         return self.resumed_at + int(self._session.run(self._value))
-
-
-def check_has_data(source: InputSource) -> None:
-    """Check that a source has data to train on, if its size is known.
-
-    Raises:
-        InputError: the data is empty; the message says why.
-    """
-    if source.size != 0:
-        return
-    flow = () if source.position is None else source.position.flow
-    reason = why_empty(flow)
-    batch_size = getattr(source.innermost, "batch_size", None)
-    if batch_size is not None and flow_length(flow):
-        reason = f"it makes no batch of {batch_size} from {flow_length(flow)} datapoints. Lower batch_size"
-    raise InputError(f"{type(source.innermost).__name__}: there is no data: {reason}.")
 
 
 def is_error_source(op_names: Collection[str], error: BaseException) -> bool:

@@ -8,11 +8,13 @@ from .parameter_servers.replicated import DistributedReplicatedStrategy as Distr
 from .processes.multi_process import MultiProcessStrategy as MultiProcessStrategy
 from .processes.process_group import ProcessGroup as ProcessGroup, SingleProcess as SingleProcess
 from .replicated import (
+    POST_INIT_OPS_KEY as POST_INIT_OPS_KEY,
     ReplicatedStrategy as ReplicatedStrategy,
     get_post_init_ops as get_post_init_ops,
 )
 from .single import SingleStrategy as SingleStrategy
 from .towers import (
+    Tower as Tower,
     build_on_multi_tower as build_on_multi_tower,
     in_turn as in_turn,
 )

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 POST_INIT_OPS_KEY = "TPK_POST_INIT_OPS"
+"""The collection of the ops that `get_post_init_ops` returns."""
 
 DEFAULT_PACK_BYTES = 64 * 1024
 

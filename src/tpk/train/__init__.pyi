@@ -4,6 +4,7 @@ from .launch import (
     launch_train_with_config as launch_train_with_config,
     make_trainer as make_trainer,
 )
+from .loop import TrainLoop as TrainLoop
 from .model_desc import ModelDesc as ModelDesc
 from .multi_objective import MultiObjectiveTrainer as MultiObjectiveTrainer
 from .reproducibility import set_random_seed as set_random_seed

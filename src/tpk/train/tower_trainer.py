@@ -16,7 +16,7 @@ from tpk.graph.objective import Objective
 from tpk.graph.optimizers.loss_scale import with_loss_scale
 from tpk.graph.signature import check_signature
 from tpk.graph.tower_options import PRECISIONS, check_xla, compiled_by_xla, in_precision
-from tpk.input_source.base import InputSource, check_has_data
+from tpk.input_source.base import InputSource
 from tpk.input_source.queue import QueueInput
 from tpk.input_source.staging import StagingInput
 from tpk.plugin.creation import also_spelled
@@ -177,7 +177,7 @@ class TowerTrainer(Trainer):
             if self.graph.seed is None:
                 source.seed(seed)
         prepared = self.strategy.prepare_input(source)
-        check_has_data(prepared)
+        prepared.check_has_data()
         return prepared
 
     def scale_loss(self, objective: Objective) -> Objective:
@@ -284,8 +284,12 @@ class TowerTrainer(Trainer):
         tower: TowerHandle = self.towers[-1]
         return tower
 
+    @property
+    def _is_over(self) -> bool:
+        return self.sess is not None and is_closed(self.sess)
+
     def _check_not_over(self, what: str) -> None:
-        if self.sess is not None and is_closed(self.sess):
+        if self._is_over:
             where = "<run directory>" if self.run_dir is None else str(self.run_dir)
             raise TrainerStateError(
                 f"{what} comes too late: the training is over, and its session closed. Predict with what it saved: "

@@ -26,7 +26,7 @@ import attrs
 import psutil
 
 import tpk
-from tpk.cluster.spec import Cluster, Timeouts
+from tpk.cluster import Cluster, Timeouts
 from tpk.errors import PeerError
 
 logger = logging.getLogger(f"tpk.{__name__}")

@@ -22,7 +22,7 @@ from tpk.errors import PeerError
 from tpk_horovod.library import load_horovod
 
 if TYPE_CHECKING:
-    from tpk.train.trainer import Trainer
+    from tpk.train import Trainer
 
 logger = logging.getLogger(f"tpk.{__name__}")
 

@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 import tpk
-from tpk.cluster.spec import Timeouts
+from tpk.cluster import Timeouts
 from tpk.errors import MismatchError, PeerError
 from tpk.plugin import hookimpl
 from tpk_horovod.bootstrap import Board

@@ -8,16 +8,14 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
 import tpk
-from tpk.cluster.spec import Cluster, Timeouts, as_cluster, as_timeouts
-from tpk.plugin.creation import also_spelled
-from tpk.strategies import MultiProcessStrategy
-from tpk.strategies.base import DEVICE_SPELLINGS, GPU_PREFETCH
-from tpk.strategies.processes.process_group import ProcessGroup, SingleProcess
+from tpk.cluster import Cluster, Timeouts, as_cluster, as_timeouts
+from tpk.plugin import also_spelled
+from tpk.strategies import MultiProcessStrategy, ProcessGroup, SingleProcess
 from tpk_horovod import bootstrap
 from tpk_horovod.elastic import callbacks_of_round, is_elastic
 from tpk_horovod.failures import PeerErrors, Peers
@@ -25,10 +23,15 @@ from tpk_horovod.library import load_horovod
 from tpk_horovod.ops import broadcast_from_chief, reduce_over_processes, sum_over_processes
 from tpk_horovod.process_group import HorovodProcessGroup
 
-if TYPE_CHECKING:
-    from tpk.graph.devices import Devices
-
 logger = logging.getLogger(f"tpk.{__name__}")
+
+DEVICE_SPELLINGS = {"gpus": "devices", "nr_gpu": "devices", "tower": "devices", "nr_tower": "devices"}
+"""Other names for the devices of the strategy and the trainer."""
+
+_GPU_PREFETCH = (
+    "a dataflow is staged on GPUs by default. To turn that off, write TrainConfig(data=tpk.QueueInput(flow)); to turn "
+    "it on, write tpk.StagingInput(tpk.QueueInput(flow))."
+)
 
 _COMPRESSIONS = {None: "none", "fp16": "fp16"}
 
@@ -37,7 +40,7 @@ _joins = itertools.count()
 
 
 @also_spelled(
-    DEVICE_SPELLINGS, op="write average=False for sums, and adasum=True for Adasum.", gpu_prefetch=GPU_PREFETCH
+    DEVICE_SPELLINGS, op="write average=False for sums, and adasum=True for Adasum.", gpu_prefetch=_GPU_PREFETCH
 )
 class HorovodStrategy(MultiProcessStrategy):
     """One or more devices in each of several processes; Horovod averages or sums their gradients.
@@ -83,7 +86,7 @@ class HorovodStrategy(MultiProcessStrategy):
 
     def __init__(
         self,
-        devices: Devices = None,
+        devices: int | str | Sequence[int | str] | None = None,
         *,
         compression: str | None = None,
         average: bool = True,

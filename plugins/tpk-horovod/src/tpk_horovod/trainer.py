@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import tpk
-from tpk.plugin.creation import also_spelled
-from tpk.strategies.base import DEVICE_SPELLINGS
-from tpk_horovod.strategy import HorovodStrategy
-
-if TYPE_CHECKING:
-    from tpk.graph.devices import Devices
+from tpk.plugin import also_spelled
+from tpk_horovod.strategy import DEVICE_SPELLINGS, HorovodStrategy
 
 
 @also_spelled(DEVICE_SPELLINGS)
@@ -31,6 +28,11 @@ class HorovodTrainer(tpk.SingleCostTrainer):
     """
 
     def __init__(
-        self, devices: Devices = None, *, precision: str = "float32", xla: bool = False, **options: Any
+        self,
+        devices: int | str | Sequence[int | str] | None = None,
+        *,
+        precision: str = "float32",
+        xla: bool = False,
+        **options: Any,
     ) -> None:
         super().__init__(HorovodStrategy(devices, **options), precision, xla)

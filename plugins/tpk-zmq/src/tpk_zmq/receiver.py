@@ -12,7 +12,7 @@ from typing import Any
 import zmq
 
 from tpk.checks import check_at_least, check_positive
-from tpk.dataflow.base import DataFlow
+from tpk.dataflow import DataFlow
 from tpk.errors import ConfigError, InputError
 from tpk_zmq.wire import Message, Sockets, check_addresses, unpack_datapoint
 

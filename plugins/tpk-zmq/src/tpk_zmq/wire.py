@@ -18,7 +18,7 @@ import zmq
 from zmq.auth.thread import ThreadAuthenticator
 
 from tpk.checks import check_at_least
-from tpk.dataflow.memory import aligned_copy
+from tpk.dataflow import aligned_empty
 from tpk.errors import ConfigError, InputError
 from tpk_zmq.keys import curve_pair, user_key
 
@@ -84,7 +84,14 @@ def unpack_datapoint(parts: Sequence[Any]) -> Any:
 
     ZeroMQ receives into memory that is not aligned to 64 bytes, so TensorFlow would copy it anyway.
     """
-    return pickle.loads(parts[0], buffers=[aligned_copy(np.frombuffer(part, np.uint8)) for part in parts[1:]])
+    return pickle.loads(parts[0], buffers=[_aligned_copy(part) for part in parts[1:]])
+
+
+def _aligned_copy(part: Any) -> np.ndarray[Any, Any]:
+    received = np.frombuffer(part, np.uint8)
+    copy = aligned_empty(received.shape, received.dtype)
+    copy[...] = received
+    return copy
 
 
 def check_addresses(address: str | Sequence[str], owner: str) -> tuple[str, ...]:

@@ -14,7 +14,6 @@ from typing import Any
 import tensorflow as tf
 
 from tpk import layers
-from tpk.layers.layer_scope import ZEROS
 from tpk_tensorflow1.contrib.framework import add_arg_scope
 from tpk_tensorflow1.missing import finder_in
 
@@ -52,6 +51,8 @@ __all__ = [
 ]
 
 v1 = tf.compat.v1
+
+ZEROS = v1.zeros_initializer()
 
 Function = Callable[..., Any]
 Shape2D = int | Sequence[int]

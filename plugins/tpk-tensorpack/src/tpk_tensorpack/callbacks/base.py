@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable as Function
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
 import tpk
-from tpk.plugin.callback import HOOK_NAMES
+from tpk.plugin import HOOK_NAMES
 
 if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
+    from tpk.plugin import TrainerProtocol
 
 __all__ = ["Callback", "CallbackFactory", "ProxyCallback"]
 
@@ -224,3 +225,16 @@ class CallbackFactory(Callback):
 
     def __repr__(self) -> str:
         return "CallbackFactory"
+
+
+def file_in_log_dir(callback: tpk.Callback, name: str = "") -> Path:
+    """Return the path of a file in the log directory, or the directory itself.
+
+    Raises:
+        ConfigError: the log directory has not been set.
+    """
+    if callback.trainer.run_dir is None:
+        raise tpk.ConfigError(
+            f"{type(callback).__name__} writes to the log directory, which is not set: call logger.set_logger_dir(...)"
+        )
+    return Path(callback.trainer.run_dir) / name

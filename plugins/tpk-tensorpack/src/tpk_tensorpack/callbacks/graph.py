@@ -9,9 +9,9 @@ import numpy as np
 import tensorflow as tf
 
 import tpk
-from tpk.callbacks.inspection.tensors import file_in_run_dir, write_file
-from tpk.graph.reports.png import encode_png
-from tpk_tensorpack.callbacks.base import Callback
+from tpk.durable_files import replace_file
+from tpk.graph import encode_png
+from tpk_tensorpack.callbacks.base import Callback, file_in_log_dir
 
 __all__ = [
     "CheckNumerics",
@@ -103,7 +103,7 @@ class DumpParamAsImage(Callback):
         self._tensor: Any = None
 
     def _setup_graph(self) -> None:
-        file_in_run_dir(self)
+        file_in_log_dir(self)
         (tensor,) = self.get_tensors_maybe_in_tower([self.tensor_name])
         # The tensor with a variable's name is its handle.
         if tensor.dtype == tf.resource:
@@ -118,7 +118,7 @@ class DumpParamAsImage(Callback):
         pixels = [self._pixels(np.asarray(image)) for image in (images if several else [images])]
         for number, image in enumerate(pixels):
             name = f"{self.prefix.replace('/', '.')}-ep{self.epoch_num:03d}{f'-{number}' if number else ''}.png"
-            write_file(file_in_run_dir(self, name), encode_png(image))
+            replace_file(file_in_log_dir(self, name), encode_png(image))
         if len({image.shape for image in pixels}) == 1:
             self.trainer.monitors.put_image(self.prefix, np.stack(pixels))
 

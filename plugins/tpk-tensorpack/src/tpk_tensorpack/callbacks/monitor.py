@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from datetime import datetime
@@ -12,9 +13,7 @@ from typing import Any
 import tpk
 import tpk.monitors
 from tpk.durable_files import replace_file
-from tpk.monitors.base import in_run_dir
-from tpk.monitors.values import json_number
-from tpk_tensorpack.callbacks.base import Callback
+from tpk_tensorpack.callbacks.base import Callback, file_in_log_dir
 from tpk_tensorpack.utils import logger
 
 __all__ = [
@@ -93,7 +92,7 @@ class JSONWriter(MonitorBase):
     @property
     def path(self) -> Path:
         """The path of the file."""
-        return in_run_dir(self, Path(self.FILENAME))
+        return file_in_log_dir(self, self.FILENAME)
 
     def _setup_graph(self) -> None:
         _ = self.path  # raises an error without a log directory
@@ -148,8 +147,13 @@ class JSONWriter(MonitorBase):
 
     def _end_row(self) -> None:
         if self._row:
-            self._stats.append({name: json_number(value) for name, value in self._row.items()})
+            self._stats.append({name: _as_json(value) for name, value in self._row.items()})
             self._row, self._is_dirty = {}, True
+
+
+def _as_json(value: float) -> float | str:
+    """Return a number in a form that JSON can hold: NaN and infinities as strings."""
+    return value if math.isfinite(value) else json.dumps(float(value))
 
 
 class ScalarPrinter(MonitorBase):

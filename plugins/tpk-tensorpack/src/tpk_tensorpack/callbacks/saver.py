@@ -11,10 +11,9 @@ from typing import Any
 import tensorflow as tf
 
 import tpk
-from tpk.callbacks.savers import directory_of
 from tpk.checkpoint.variables import VariableWriter, take_snapshot
 from tpk.graph.variables import saveable_variables
-from tpk_tensorpack.callbacks.base import Callback
+from tpk_tensorpack.callbacks.base import Callback, file_in_log_dir
 from tpk_tensorpack.utils import logger
 
 __all__ = ["MaxSaver", "MinSaver", "ModelSaver"]
@@ -105,7 +104,7 @@ class MinSaver(Callback):
     @property
     def checkpoint_dir(self) -> Path:
         """The directory of the files."""
-        return directory_of(self, self._given_dir)
+        return file_in_log_dir(self) if self._given_dir is None else self._given_dir
 
     @property
     def state_key(self) -> str:

@@ -16,8 +16,7 @@ import tensorflow as tf
 
 import tpk
 from tpk.errors import ConfigError
-from tpk.graph.signature import check_signature
-from tpk.plugin.creation import also_spelled
+from tpk.plugin import also_spelled
 from tpk_tensorpack.callbacks import Callback, InferenceRunner, ScalarStats
 from tpk_tensorpack.tfutils.summary import add_moving_summary
 from tpk_tensorpack.tfutils.tower import get_current_tower_context
@@ -189,7 +188,7 @@ def setup_keras_trainer(
             "tf.train.AdamOptimizer(1e-3): tensorpack's trainers do not support Keras optimizers"
         )
     losses, named_metrics = _names("loss", loss), _names("metrics", metrics)
-    inputs = check_signature(list(input_signature))
+    inputs = list(input_signature)
     package = _package_of(get_model)
 
     def build() -> Any:
@@ -222,7 +221,7 @@ def setup_keras_trainer(
         add_moving_summary(penalty, total, *costs, *values)
         return total
 
-    trainer.setup_graph([*inputs, *check_signature(list(target_signature))], input, get_cost, lambda: optimizer)
+    trainer.setup_graph([*inputs, *target_signature], input, get_cost, lambda: optimizer)
     with trainer.graph.as_default():
         if _learning_phases(trainer.graph):
             trainer.register_callback(KerasPhaseCallback(True))

@@ -13,10 +13,8 @@ import numpy as np
 
 import tpk.dataflow
 from tpk.checks import check_at_least
+from tpk.dataflow import Joiner, copy_arrays
 from tpk.dataflow.base import may_refill
-from tpk.dataflow.combine import check_distinct
-from tpk.dataflow.memory import copy_arrays
-from tpk.dataflow.transforms.batch import Joiner
 from tpk.errors import ConfigError, InputError
 from tpk_tensorpack.dataflow.base import (
     DataFlow,
@@ -418,9 +416,9 @@ def _distinct(flows: Sequence[Any]) -> list[Any]:
     flows = list(flows)
     bare = [flow[0] if isinstance(flow, tuple) else flow for flow in flows]
     try:
-        check_distinct(bare, "")
+        tpk.dataflow.ConcatData(bare)
     except ConfigError:
-        counted = [_Counted(flow) for flow in bare]
+        counted = [_Counted(flow) if isinstance(flow, Iterable) else flow for flow in bare]
         return [(one, *flow[1:]) if isinstance(flow, tuple) else one for one, flow in zip(counted, flows, strict=True)]
     return flows
 

@@ -8,10 +8,7 @@ from typing import Any
 
 import tpk.dataflow
 from tpk.dataflow.base import flow_length
-from tpk.dataflow.parallel.runners import FlowRunner, MemberT, Team, iteration_is_over
-from tpk.dataflow.parallel.threads import FlowThread
-from tpk.dataflow.parallel.workers import WorkerProcess
-from tpk.errors import ConfigError
+from tpk.errors import ConfigError, InputError
 from tpk_tensorpack.dataflow.base import ProxyDataFlow, with_older_names
 from tpk_tensorpack.utils import logger
 from tpk_tensorpack.utils.utils import draw_rngs_from, fix_rng_seed, fixed_rng_seed
@@ -31,8 +28,8 @@ _HWM = 50
 """tensorpack's high water mark, kept only as a default."""
 
 
-class WholeFlowRunner(FlowRunner[MemberT], ProxyDataFlow):
-    """Base of the runners: each worker runs the whole flow repeatedly, and a pass takes datapoints as they come.
+class WholeFlowRunner:
+    """First base class of the runners: workers run the whole flow repeatedly; a pass takes datapoints as they come.
 
     A pass has as many datapoints as the flow, taken from the workers in turn; it is infinite if the flow has no length.
     The workers keep running between passes. With several workers, a pass therefore repeats some datapoints and misses
@@ -40,6 +37,13 @@ class WholeFlowRunner(FlowRunner[MemberT], ProxyDataFlow):
     """
 
     _delivered = 0
+    _team: Any
+    _is_loaded: bool
+    ds: Any
+    num_workers: int
+    seed: int
+    close: Callable[[], None]
+    _new_team: Callable[[], Any]
 
     def __len__(self) -> int:
         return len(self.ds)
@@ -59,7 +63,7 @@ class WholeFlowRunner(FlowRunner[MemberT], ProxyDataFlow):
             self._team = self._new_team()
         return self._deliver(self._team)
 
-    def _deliver(self, team: Team[MemberT]) -> Generator[Any, None, None]:
+    def _deliver(self, team: Any) -> Generator[Any, None, None]:
         size = flow_length(self.ds) or None
         datapoints = iter(team)
         try:
@@ -69,7 +73,7 @@ class WholeFlowRunner(FlowRunner[MemberT], ProxyDataFlow):
                 yield datapoint
                 datapoint = None  # frees its memory before waiting for the next one
                 if self._team is not team:
-                    raise iteration_is_over(self)
+                    raise self._is_over()
         except GeneratorExit:
             raise
         except BaseException as error:
@@ -78,8 +82,14 @@ class WholeFlowRunner(FlowRunner[MemberT], ProxyDataFlow):
                 raise
             if not isinstance(error, Exception):
                 raise
-            raise iteration_is_over(self) from error
+            raise self._is_over() from error
         self._delivered = 0
+
+    def _is_over(self) -> InputError:
+        return InputError(
+            f"this iteration of {type(self).__name__} is over: the data flow was iterated again, or closed. Its "
+            f"workers serve one consumer at a time; make another {type(self).__name__} for a second one"
+        )
 
     def break_off(self) -> None:
         """Make the next iteration begin a new pass, with the datapoints that the workers have prepared by then."""
@@ -87,11 +97,12 @@ class WholeFlowRunner(FlowRunner[MemberT], ProxyDataFlow):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the current iteration and of each worker's flow."""
-        return {**super().state_dict(), "delivered": self._delivered, "seed": self.seed}
+        state: dict[str, Any] = super().state_dict()  # type: ignore[misc]
+        return {**state, "delivered": self._delivered, "seed": self.seed}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Make the next iteration continue from there."""
-        super().load_state_dict(state)
+        super().load_state_dict(state)  # type: ignore[misc]
         self._delivered, self.seed = state["delivered"], state["seed"]
 
 
@@ -112,7 +123,7 @@ class _Whole(tpk.dataflow.RepeatedData):
         super().reset_state()
 
 
-class MultiProcessRunnerZMQ(WholeFlowRunner[WorkerProcess], tpk.dataflow.MultiProcessRunner):
+class MultiProcessRunnerZMQ(WholeFlowRunner, tpk.dataflow.MultiProcessRunner, ProxyDataFlow):
     """Run a whole data flow in each of several worker processes; see `tpk.dataflow.MultiProcessRunner`.
 
     Datapoints are passed through shared memory. The workers are fresh processes, started by the first iteration.
@@ -131,7 +142,7 @@ class MultiProcessRunnerZMQ(WholeFlowRunner[WorkerProcess], tpk.dataflow.MultiPr
         return _Whole(self.flow, index, self.seed)
 
 
-class MultiProcessRunner(WholeFlowRunner[WorkerProcess], tpk.dataflow.MultiProcessRunner):
+class MultiProcessRunner(WholeFlowRunner, tpk.dataflow.MultiProcessRunner, ProxyDataFlow):
     """Run a whole data flow in each of several worker processes; the same as `MultiProcessRunnerZMQ`.
 
     Args:
@@ -174,7 +185,7 @@ class _OnGPU(_Whole):
         super().reset_state()
 
 
-class MultiThreadRunner(WholeFlowRunner[FlowThread], tpk.dataflow.MultiThreadRunner):
+class MultiThreadRunner(WholeFlowRunner, tpk.dataflow.MultiThreadRunner, ProxyDataFlow):
     """Run a separate data flow in each of several threads; see `tpk.dataflow.MultiThreadRunner`.
 
     Args:

@@ -8,7 +8,6 @@ from typing import Any
 
 import tpk.dataflow
 from tpk.checks import check_at_least
-from tpk.dataflow.parallel.maps import ParallelMap
 from tpk.errors import ConfigError
 from tpk_tensorpack.dataflow.base import DataFlow, ProxyDataFlow, with_older_names
 from tpk_tensorpack.dataflow.common import BatchData, OnCopy
@@ -25,8 +24,8 @@ __all__ = [
 Function = Callable[[Any], Any]
 
 
-class _ParallelMapData(ParallelMap, ProxyDataFlow):
-    """Base of the maps: they keep the length of the given data flow, and are infinite unless `strict`."""
+class _KeepsLength:
+    """First base class of the maps: they keep the length of the given data flow, and are infinite unless `strict`."""
 
     _mapped: Any
 
@@ -39,7 +38,7 @@ class _ParallelMapData(ParallelMap, ProxyDataFlow):
         return self._mapped
 
 
-class MultiThreadMapData(_ParallelMapData, tpk.dataflow.MultiThreadMapData):
+class MultiThreadMapData(_KeepsLength, tpk.dataflow.MultiThreadMapData, ProxyDataFlow):
     """`MapData` with a function that runs in threads; the order of datapoints is preserved.
 
     Args:
@@ -73,7 +72,7 @@ class MultiThreadMapData(_ParallelMapData, tpk.dataflow.MultiThreadMapData):
 ThreadedMapData = MultiThreadMapData
 
 
-class MultiProcessMapData(_ParallelMapData, tpk.dataflow.MultiProcessMapData):
+class MultiProcessMapData(_KeepsLength, tpk.dataflow.MultiProcessMapData, ProxyDataFlow):
     """`MapData` with a function that runs in worker processes; the order of datapoints is preserved.
 
     Datapoints are passed through shared memory; the workers are fresh processes.
@@ -109,7 +108,7 @@ class MultiProcessMapData(_ParallelMapData, tpk.dataflow.MultiProcessMapData):
 MultiProcessMapDataZMQ = MultiProcessMapData
 
 
-class MultiProcessMapAndBatchData(_ParallelMapData, tpk.dataflow.MultiProcessMapData):
+class MultiProcessMapAndBatchData(_KeepsLength, tpk.dataflow.MultiProcessMapData, ProxyDataFlow):
     """Apply a function to each datapoint and batch the results, both in worker processes.
 
     An iteration is infinite: it continues into the next pass over the data flow.

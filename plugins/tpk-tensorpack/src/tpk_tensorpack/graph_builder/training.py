@@ -12,10 +12,9 @@ from typing import Any
 import tensorflow as tf
 
 import tpk
-from tpk.graph.optimizers.proxy import copies_of_optimizers
+from tpk.graph import copies_of_optimizers
 from tpk.graph.variables import make_local, record_variables, variable_name
-from tpk.strategies.replicated import POST_INIT_OPS_KEY, get_post_init_ops
-from tpk.strategies.towers import build_on_multi_tower
+from tpk.strategies import POST_INIT_OPS_KEY, build_on_multi_tower, get_post_init_ops
 from tpk_tensorpack.graph_builder.utils import (
     Gradients,
     LeastLoadedDeviceSetter,

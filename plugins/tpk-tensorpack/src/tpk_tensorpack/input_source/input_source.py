@@ -10,7 +10,7 @@ import tensorflow as tf
 import tpk_zmq
 
 import tpk
-from tpk.callbacks.graph_ops import RunOp
+from tpk.callbacks import RunOp
 from tpk_tensorpack.missing import not_here
 from tpk_tensorpack.tfutils.summary import add_moving_summary
 

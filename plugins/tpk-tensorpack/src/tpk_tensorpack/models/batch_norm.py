@@ -9,9 +9,8 @@ from typing import Any
 import tensorflow as tf
 
 from tpk import layers
-from tpk.layers.layer_scope import ONES, ZEROS
 from tpk.tower import get_current_tower_context
-from tpk_tensorpack.models.common import with_variables
+from tpk_tensorpack.models.common import ONES, ZEROS, with_variables
 from tpk_tensorpack.models.registry import layer_register
 from tpk_tensorpack.models.tflayer import convert_to_tflayer_args, rename_get_variable
 

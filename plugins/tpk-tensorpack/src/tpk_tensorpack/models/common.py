@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import tensorflow as tf
+
 from tpk_tensorpack.models.registry import disable_layer_logging, layer_register
 from tpk_tensorpack.models.tflayer import rename_tflayer_get_variable
 
 __all__ = ["VariableHolder", "disable_layer_logging", "layer_register", "rename_tflayer_get_variable"]
+
+ZEROS = tf.compat.v1.zeros_initializer()
+ONES = tf.compat.v1.ones_initializer()
 
 
 class VariableHolder:

@@ -9,8 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk import layers
-from tpk.layers.layer_scope import ZEROS
-from tpk_tensorpack.models.common import with_variables
+from tpk_tensorpack.models.common import ZEROS, with_variables
 from tpk_tensorpack.models.registry import layer_register
 from tpk_tensorpack.models.tflayer import convert_to_tflayer_args, rename_get_variable
 from tpk_tensorpack.utils.argtools import get_data_format, shape2d, shape4d

@@ -8,8 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk import layers
-from tpk.layers.layer_scope import ZEROS
-from tpk_tensorpack.models.common import with_variables
+from tpk_tensorpack.models.common import ZEROS, with_variables
 from tpk_tensorpack.models.conv2d import NAMES, variables_of
 from tpk_tensorpack.models.registry import layer_register
 from tpk_tensorpack.models.tflayer import convert_to_tflayer_args, rename_get_variable

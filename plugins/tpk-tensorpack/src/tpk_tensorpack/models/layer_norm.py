@@ -6,8 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.layers.layer_scope import ONES, ZEROS
-from tpk_tensorpack.models.common import with_variables
+from tpk_tensorpack.models.common import ONES, ZEROS, with_variables
 from tpk_tensorpack.models.registry import layer_register
 from tpk_tensorpack.utils.argtools import get_data_format
 

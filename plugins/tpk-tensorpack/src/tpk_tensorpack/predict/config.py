@@ -10,7 +10,6 @@ import tensorflow as tf
 
 import tpk.predict
 from tpk.checkpoint import ChainInit, SessionInit
-from tpk.checkpoint.session_init import as_session_init
 from tpk.graph.variables import variable_name
 from tpk.tower import TowerFunc
 from tpk_tensorpack.utils import logger
@@ -108,4 +107,4 @@ def _with_initial_values(session_init: Any) -> ChainInit:
     if isinstance(session_init, ChainInit) and any(isinstance(each, _InitialValues) for each in session_init.inits):
         return session_init
     given = None if isinstance(session_init, str) and not session_init else session_init
-    return ChainInit([as_session_init(given, must_match=False), _InitialValues()])
+    return ChainInit([tpk.SmartInit(given, must_match=False), _InitialValues()])

@@ -96,7 +96,7 @@ class DictRestore(_ByName, tpk.DictRestore):
         super().__init__(variable_dict, ignore_mismatch, must_match=False)
 
 
-class _NpzRestore(_ByName, tpk.checkpoint.session_init.NpzRestore):
+class _NpzRestore(_ByName, tpk.NpzRestore):
     """Set variables from an ``.npz`` file."""
 
 
@@ -138,7 +138,7 @@ def SmartInit(obj: Any, *, ignore_mismatch: bool = False) -> Any:
         if os.fspath(obj).endswith(".npz"):
             return _NpzRestore(obj, ignore_mismatch, must_match=False)
         return (SaverRestoreRelaxed if ignore_mismatch else SaverRestore)(obj)
-    return tpk.checkpoint.session_init.as_session_init(obj)
+    return obj if isinstance(obj, tpk.SessionInit) else tpk.SmartInit(obj)  # raises an error
 
 
 get_model_loader = SmartInit

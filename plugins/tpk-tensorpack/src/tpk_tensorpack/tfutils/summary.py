@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tpk.graph.reports import summaries
-from tpk.graph.reports.summaries import MOVING_SUMMARY_OPS_KEY
+from tpk import graph
+from tpk.graph import MOVING_SUMMARY_OPS_KEY, encode_png
 from tpk_tensorpack.tfutils.tower import get_current_tower_context
 from tpk_tensorpack.utils import logger
 
@@ -37,14 +37,20 @@ def create_image_summary(name: str, val: Any) -> Any:
         val: an array of shape (number, height, width, channels), with values from 0 to 255; three channels are in BGR
             order.
     """
-    from tpk.monitors.summary_protos import image_summary
-
     images = np.asarray(val)
     if images.ndim != 4:
         raise ValueError(f"create_image_summary: expected images of four dimensions, got shape {images.shape}")
     if images.shape[-1] == 3:
         images = images[..., ::-1]
-    return image_summary(name, np.clip(images, 0, 255).astype(np.uint8))
+    _, height, width, channels = images.shape
+    summary = tf.compat.v1.Summary()
+    for index, image in enumerate(np.clip(images, 0, 255).astype(np.uint8)):
+        tag = name if len(images) == 1 else f"{name}/{index}"
+        png = encode_png(image)
+        summary.value.add(
+            tag=tag, image={"height": height, "width": width, "colorspace": channels, "encoded_image_string": png}
+        )
+    return summary
 
 
 def add_tensor_summary(
@@ -64,7 +70,7 @@ def add_tensor_summary(
         main_tower_only: ignored: only the main training tower has summaries.
     """
     if not _is_another_tower():
-        summaries.add_tensor_summary(x, types, name, collections)
+        graph.add_tensor_summary(x, types, name, collections)
 
 
 def add_activation_summary(
@@ -80,7 +86,7 @@ def add_activation_summary(
     """
     if not _is_another_tower():
         kinds = ("sparsity", "rms", "histogram") if types is None else types
-        summaries.add_activation_summary(x, kinds, name, collections)
+        graph.add_activation_summary(x, kinds, name, collections)
 
 
 def add_param_summary(*summary_lists: tuple[str, Sequence[str]], **kwargs: Any) -> None:
@@ -99,7 +105,7 @@ def add_param_summary(*summary_lists: tuple[str, Sequence[str]], **kwargs: Any) 
     if kwargs:
         raise TypeError(f"add_param_summary takes 'collections', not {', '.join(map(repr, kwargs))}")
     if not _is_another_tower():
-        summaries.add_param_summary(*summary_lists, collections=collections)
+        graph.add_param_summary(*summary_lists, collections=collections)
 
 
 def add_moving_summary(*args: Any, **kwargs: Any) -> list[Any]:

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 import tpk
-from tpk.checkpoint.stored_values import NpzReader
+from tpk.checkpoint import NpzReader
 from tpk.graph.variables import assign_values, variable_name
 from tpk_tensorpack.tfutils.common import get_op_tensor_name
 from tpk_tensorpack.utils import logger

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import tpk.train.loop
+import tpk
 from tpk import StopTraining
-from tpk.checkpoint.session_init import as_session_init
 from tpk_tensorpack.tfutils.common import get_default_sess_config
 from tpk_tensorpack.train import older
 from tpk_tensorpack.train.config import DEFAULT_CALLBACKS, monitors_in
@@ -21,7 +20,7 @@ __all__ = ["StopTraining", "Trainer"]
 FOREVER = 9999999
 
 
-class TrainLoop(tpk.train.loop.TrainLoop):
+class TrainLoop(tpk.TrainLoop):
     """The training loop, with counters under tensorpack's names."""
 
     @property
@@ -132,7 +131,7 @@ class Trainer(tpk.Trainer):
 
     def initialize(self, session_creator: Any = None, session_init: Any = None) -> None:
         """Create the session and initialize the variables: a path restores everything, not only the weights."""
-        super().initialize(session_creator, as_session_init(session_init))
+        super().initialize(session_creator, None if session_init is None else tpk.SmartInit(session_init))
 
     def _setup(self) -> None:
         """Build the graph of a trainer created from a `TrainConfig`; trainers of older scripts override it."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import tpk
 from tpk.durable_files import free_name
-from tpk.plugin.trainer import RunOptions, TrainerProtocol
+from tpk.plugin import RunOptions, TrainerProtocol
 
 logger = logging.getLogger(__name__)
 

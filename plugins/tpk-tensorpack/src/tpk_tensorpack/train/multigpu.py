@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tpk.errors import ConfigError
-from tpk.strategies.towers import build_on_multi_tower
+from tpk.strategies import build_on_multi_tower
 from tpk_tensorpack.graph_builder.training import Device, as_gpus
 from tpk_tensorpack.train.tower import TowerTrainer
 

@@ -9,10 +9,8 @@ from typing import Any
 import tensorflow as tf
 
 import tpk
-from tpk.graph.gradients import Gradients
-from tpk.graph.objective import Objective
-from tpk.strategies.parameter_servers.replicated import DistributedReplicatedStrategy
-from tpk.strategies.towers import Tower
+from tpk.graph import Objective
+from tpk.strategies import DistributedReplicatedStrategy, Tower
 
 
 class ReplicatedStrategy(tpk.ReplicatedStrategy):
@@ -37,7 +35,9 @@ class SumOverWorkersStrategy(DistributedReplicatedStrategy):
     def __init__(self, **options: Any) -> None:
         super().__init__(average=False, **options)
 
-    def reduce_over_towers(self, objective: Objective, optimizer: Any, towers: Sequence[Tower]) -> Gradients:
+    def reduce_over_towers(
+        self, objective: Objective, optimizer: Any, towers: Sequence[Tower]
+    ) -> list[tuple[Any, Any]]:
         """Return the mean gradients of this worker's towers, with the variables of the first one."""
         sums = super().reduce_over_towers(objective, optimizer, towers)
         return [(tf.math.scalar_mul(1.0 / len(towers), gradient), variable) for gradient, variable in sums]

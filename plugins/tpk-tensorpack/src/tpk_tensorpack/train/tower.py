@@ -8,17 +8,11 @@ from typing import Any
 import tensorflow as tf
 
 import tpk
-from tpk.errors import ConfigError, TowerError, TrainerStateError
-from tpk.graph.gradients import check_cost
-from tpk.graph.optimizers.proxy import ProxyOptimizer
-from tpk.graph.signature import check_signature
-from tpk.graph.tower_options import check_xla, compiled_by_xla
-from tpk.input_source.base import check_has_data
-from tpk.input_source.proxy import ProxyInput
+from tpk.errors import ConfigError, InputError, TowerError, TrainerStateError
+from tpk.graph import ProxyOptimizer, compiled_by_xla, resolve_devices
+from tpk.input_source import ProxyInput
 from tpk.plugin import get_catalog
-from tpk.predict.online import device_for
-from tpk.tf_internals import is_closed, unfinalize
-from tpk.train.tower_trainer import check_input_source
+from tpk.tf_internals import unfinalize
 from tpk_tensorpack.input_source import QueueInput, StagingInput
 from tpk_tensorpack.predict.base import OnlinePredictor
 from tpk_tensorpack.tfutils.tower import TowerFunc, get_current_tower_context
@@ -111,10 +105,6 @@ class TowerTrainer(Trainer, tpk.TowerTrainer):
         """The variable scope of the first tower, used by predictors."""
         return str(self.strategy.predict_context("").vs_name)
 
-    @property
-    def _is_over(self) -> bool:
-        return self.sess is not None and is_closed(self.sess)
-
     def _check_not_over(self, what: str) -> None:
         # The graph is not run any more, so it can be modified safely.
         if self._is_over and self.graph.finalized:
@@ -137,9 +127,9 @@ class TowerTrainer(Trainer, tpk.TowerTrainer):
         if device < 0:
             return "/cpu:0"
         if tf.config.list_physical_devices("GPU"):
-            return device_for(f"/gpu:{device}", ())
+            return resolve_devices(f"/gpu:{device}")[0]
         position = self._tower_on(device)
-        return None if position is None else device_for(position, self.towers.training())
+        return None if position is None else self.towers.training()[position].output.device or None
 
     def _tower_on(self, device: int) -> int | None:
         """Return the position of the training tower on a device, if each device has one."""
@@ -197,9 +187,12 @@ class SingleCostTrainer(TowerTrainer, tpk.SingleCostTrainer):
         if self._tower_func is not None:
             raise TrainerStateError(f"the graph of this {type(self).__name__} is already set up. Create a new trainer.")
         if self.XLA_COMPILE:
-            check_xla()
             get_cost_fn = compiled_by_xla(get_cost_fn)
-        signature, source = check_signature(input_signature), check_input_source(input)
+        tower_func = self.make_tower_func(get_cost_fn, input_signature)
+        if not isinstance(input, tpk.InputSource):
+            raise InputError(
+                f"{type(self).__name__}: the input is {input!r}; expected an InputSource, e.g. QueueInput(df)"
+            )
         self.resolve_plugins()
         self.join()
         if self.strategy.is_server:
@@ -212,10 +205,9 @@ class SingleCostTrainer(TowerTrainer, tpk.SingleCostTrainer):
             return optimizers[0]
 
         with self.phases.enter("setup_graph"), self.graph.as_default():
-            self.tower_func = tower_func = self.make_tower_func(get_cost_fn, signature)
-            source = self.input_source = self._prepare_input(source)
-            callbacks = self._setup_input(signature, source)
-            self.register_callback(callbacks)
+            self.tower_func = tower_func
+            source = self.input_source = self._prepare_input(input)
+            self.register_callback(self._setup_input(tower_func.input_signature, source))
             self.register_callback(self._setup_graph(source, tower_func, get_optimizer) or [])
 
     def setup_model(self, config: TrainConfig) -> None:
@@ -249,7 +241,7 @@ class SingleCostTrainer(TowerTrainer, tpk.SingleCostTrainer):
     def _prepare_input(self, source: tpk.InputSource) -> tpk.InputSource:
         """Adapt the input source to the devices and processes."""
         prepared = self.strategy.prepare_input(source)
-        check_has_data(prepared)
+        prepared.check_has_data()
         return prepared
 
     def _setup_input(self, input_signature: Sequence[Any], input: tpk.InputSource) -> list[Any]:
@@ -283,7 +275,7 @@ class SingleCostTrainer(TowerTrainer, tpk.SingleCostTrainer):
             cost = get_cost_fn(*input.get_input_tensors())
             if not tower.is_training:
                 return None
-            check_cost(cost)
+            cost = tpk.Objective(get_opt_fn).cost_in(cost)  # checks it
             trainable = tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES
             variables = tower.get_collection_in_tower(trainable) if tower.has_own_variables else None
             pairs = get_opt_fn().compute_gradients(
@@ -320,7 +312,7 @@ class _OwnGradients:
             raise TowerError(
                 f"the result of _make_get_grad_fn called get_cost_fn {len(built)} times; expected once for each tower"
             )
-        cost = check_cost(built[0].output)
+        cost = tpk.Objective(self._get_opt_fn).cost_in(built[0].output)  # checks it
         self._of_costs[cost.name] = list(gradients)
         return cost
 

@@ -12,9 +12,9 @@ from typing import Any, NoReturn
 import tensorflow as tf
 
 import tpk
-from tpk.graph.devices import resolve_devices
+from tpk.graph import resolve_devices
 from tpk.plugin import get_catalog
-from tpk.strategies.base import Strategy
+from tpk.strategies import Strategy
 from tpk_tensorpack.graph_builder.training import as_gpus, as_ps_device
 from tpk_tensorpack.graph_builder.utils import as_mode
 from tpk_tensorpack.input_source import FeedInput, QueueInput

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tpk.graph.reports.summaries import MOVING_SUMMARY_OPS_KEY
+from tpk.graph import MOVING_SUMMARY_OPS_KEY
 
 __all__ = ["GLOBAL_STEP_INCR_OP_NAME", "MOVING_SUMMARY_OPS_KEY"]
 

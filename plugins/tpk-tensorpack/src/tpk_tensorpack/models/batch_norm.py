@@ -10,15 +10,14 @@ import tensorflow as tf
 
 from tpk import layers
 from tpk.tower import get_current_tower_context
-from tpk_tensorpack.models.common import ONES, ZEROS, with_variables
+from tpk_tensorpack.models.common import ONES, ZEROS, existing_variables, with_variables
 from tpk_tensorpack.models.registry import layer_register
-from tpk_tensorpack.models.tflayer import convert_to_tflayer_args, rename_get_variable
+from tpk_tensorpack.models.tflayer import MOVING_NAMES, convert_to_tflayer_args, rename_get_variable
 
 __all__ = ["BatchNorm", "BatchRenorm"]
 
 v1 = tf.compat.v1
 
-_NAMES = {"moving_mean": "mean/EMA", "moving_variance": "variance/EMA"}
 _OLD_NAMES = {
     "use_bias": "center",
     "use_scale": "scale",
@@ -108,10 +107,9 @@ def BatchNorm(
     if training is None:
         training = context is not None and context.is_training
 
-    own_scope = v1.get_variable_scope()
     updates = v1.get_collection_ref(v1.GraphKeys.UPDATE_OPS)
     known = len(updates)
-    with rename_get_variable(_NAMES):
+    with rename_get_variable(MOVING_NAMES):
         if virtual_batch_size is not None and training:
             normalize: Callable[..., Any] = _of_ghost_batches
             options: dict[str, Any] = {"size": virtual_batch_size}
@@ -136,13 +134,9 @@ def BatchNorm(
         if ema_update == "internal" and not moves_shared:
             with tf.control_dependencies(own):
                 outputs = tf.identity(outputs)
-    with v1.variable_scope(own_scope, reuse=True, auxiliary_name_scope=False):
-        variables = {
-            "beta": v1.get_variable("beta") if center else None,
-            "gamma": v1.get_variable("gamma") if scale else None,
-            "moving_mean": v1.get_variable("mean/EMA"),
-            "moving_variance": v1.get_variable("variance/EMA"),
-        }
+    variables = existing_variables(
+        {"beta": "beta" if center else None, "gamma": "gamma" if scale else None, **MOVING_NAMES}
+    )
     outputs = with_variables(tf.identity(outputs, name="output"), **variables)
     outputs.variables.mean = outputs.variables.moving_mean
     outputs.variables.variance = outputs.variables.moving_variance

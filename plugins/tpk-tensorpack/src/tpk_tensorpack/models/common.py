@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
 
 from tpk_tensorpack.models.registry import disable_layer_logging, layer_register
-from tpk_tensorpack.models.tflayer import rename_tflayer_get_variable
+from tpk_tensorpack.models.tflayer import WEIGHT_NAMES, rename_get_variable, rename_tflayer_get_variable
 
 __all__ = ["VariableHolder", "disable_layer_logging", "layer_register", "rename_tflayer_get_variable"]
 
-ZEROS = tf.compat.v1.zeros_initializer()
-ONES = tf.compat.v1.ones_initializer()
+v1 = tf.compat.v1
+
+ZEROS = v1.zeros_initializer()
+ONES = v1.ones_initializer()
 
 
 class VariableHolder:
@@ -48,3 +51,21 @@ def with_variables(outputs: Any, **variables: Any) -> Any:
     """Set the variables (except None) as the ``variables`` attribute of `outputs`, and return `outputs`."""
     outputs.variables = VariableHolder(**{name: each for name, each in variables.items() if each is not None})
     return outputs
+
+
+def existing_variables(names: Mapping[str, str | None]) -> dict[str, Any]:
+    """Return variables of the current scope, the way code that reuses them gets them.
+
+    Args:
+        names: their names by attribute of `VariableHolder`; None for a variable that the layer lacks.
+    """
+    with v1.variable_scope(v1.get_variable_scope(), reuse=True, auxiliary_name_scope=False):
+        return {key: None if name is None else v1.get_variable(name) for key, name in names.items()}
+
+
+def layer_with_weights(layer: Callable[..., Any], *args: Any, use_bias: bool, **options: Any) -> Any:
+    """Return the outputs of a layer of `tpk.layers`, named ``output``, with variables ``W`` and ``b``."""
+    with rename_get_variable(WEIGHT_NAMES):
+        outputs = layer(*args, use_bias=use_bias, name=v1.get_variable_scope(), **options)
+    variables = existing_variables({"W": "W", "b": "b" if use_bias else None})
+    return with_variables(tf.identity(outputs, name="output"), **variables)

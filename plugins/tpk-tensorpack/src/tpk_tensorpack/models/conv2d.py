@@ -9,9 +9,9 @@ from typing import Any
 import tensorflow as tf
 
 from tpk import layers
-from tpk_tensorpack.models.common import ZEROS, with_variables
+from tpk_tensorpack.models.common import ZEROS, layer_with_weights, with_variables
 from tpk_tensorpack.models.registry import layer_register
-from tpk_tensorpack.models.tflayer import convert_to_tflayer_args, rename_get_variable
+from tpk_tensorpack.models.tflayer import convert_to_tflayer_args
 from tpk_tensorpack.utils.argtools import get_data_format, shape2d, shape4d
 
 __all__ = ["Conv2D", "Conv2DTranspose", "Deconv2D"]
@@ -21,8 +21,7 @@ v1 = tf.compat.v1
 Shape2D = int | Sequence[int]
 Function = Callable[[Any], Any]
 
-NAMES = {"kernel": "W", "bias": "b"}
-OLD_NAMES = {"out_channel": "filters", "kernel_shape": "kernel_size", "stride": "strides"}
+_OLD_NAMES = {"out_channel": "filters", "kernel_shape": "kernel_size", "stride": "strides"}
 
 
 def he_normal_initializer() -> Any:
@@ -31,7 +30,7 @@ def he_normal_initializer() -> Any:
 
 
 @layer_register(log_shape=True)
-@convert_to_tflayer_args(["filters", "kernel_size"], OLD_NAMES)
+@convert_to_tflayer_args(["filters", "kernel_size"], _OLD_NAMES)
 def Conv2D(
     inputs: Any,
     filters: int,
@@ -74,27 +73,24 @@ def Conv2D(
         Images, named ``output``.
     """
     kernel_initializer = kernel_initializer or he_normal_initializer()
-    scope = v1.get_variable_scope()
     if split == 1:
-        with rename_get_variable(NAMES):
-            outputs = layers.conv2d(
-                inputs,
-                filters,
-                kernel_size,
-                strides=strides,
-                padding=padding,
-                data_format=data_format,
-                dilation_rate=dilation_rate,
-                activation=activation,
-                use_bias=use_bias,
-                kernel_initializer=kernel_initializer,
-                bias_initializer=bias_initializer,
-                kernel_regularizer=kernel_regularizer,
-                bias_regularizer=bias_regularizer,
-                activity_regularizer=activity_regularizer,
-                name=v1.get_variable_scope(),
-            )
-        return with_variables(tf.identity(outputs, name="output"), **variables_of(scope, use_bias))
+        return layer_with_weights(
+            layers.conv2d,
+            inputs,
+            filters,
+            kernel_size,
+            strides=strides,
+            padding=padding,
+            data_format=data_format,
+            dilation_rate=dilation_rate,
+            activation=activation,
+            use_bias=use_bias,
+            kernel_initializer=kernel_initializer,
+            bias_initializer=bias_initializer,
+            kernel_regularizer=kernel_regularizer,
+            bias_regularizer=bias_regularizer,
+            activity_regularizer=activity_regularizer,
+        )
 
     layout = get_data_format(data_format, keras_mode=False)
     channels = inputs.shape.as_list()[3 if layout == "NHWC" else 1]
@@ -134,7 +130,7 @@ def Conv2D(
 
 
 @layer_register(log_shape=True)
-@convert_to_tflayer_args(["filters", "kernel_size", "strides"], OLD_NAMES)
+@convert_to_tflayer_args(["filters", "kernel_size", "strides"], _OLD_NAMES)
 def Conv2DTranspose(
     inputs: Any,
     filters: int,
@@ -154,31 +150,22 @@ def Conv2DTranspose(
 
     See `Conv2D` for variables, arguments and outputs.
     """
-    scope = v1.get_variable_scope()
-    with rename_get_variable(NAMES):
-        outputs = layers.conv2d_transpose(
-            inputs,
-            filters,
-            kernel_size,
-            strides=strides,
-            padding=padding,
-            data_format=data_format,
-            activation=activation,
-            use_bias=use_bias,
-            kernel_initializer=kernel_initializer or he_normal_initializer(),
-            bias_initializer=bias_initializer,
-            kernel_regularizer=kernel_regularizer,
-            bias_regularizer=bias_regularizer,
-            activity_regularizer=activity_regularizer,
-            name=v1.get_variable_scope(),
-        )
-    return with_variables(tf.identity(outputs, name="output"), **variables_of(scope, use_bias))
+    return layer_with_weights(
+        layers.conv2d_transpose,
+        inputs,
+        filters,
+        kernel_size,
+        strides=strides,
+        padding=padding,
+        data_format=data_format,
+        activation=activation,
+        use_bias=use_bias,
+        kernel_initializer=kernel_initializer or he_normal_initializer(),
+        bias_initializer=bias_initializer,
+        kernel_regularizer=kernel_regularizer,
+        bias_regularizer=bias_regularizer,
+        activity_regularizer=activity_regularizer,
+    )
 
 
 Deconv2D = Conv2DTranspose
-
-
-def variables_of(scope: Any, use_bias: bool) -> dict[str, Any]:
-    """Return the variables of the layer in this scope, the way code that reuses them gets them."""
-    with v1.variable_scope(scope, reuse=True, auxiliary_name_scope=False):
-        return {"W": v1.get_variable("W"), "b": v1.get_variable("b") if use_bias else None}

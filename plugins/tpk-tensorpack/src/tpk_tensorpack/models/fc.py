@@ -8,27 +8,13 @@ from typing import Any
 import tensorflow as tf
 
 from tpk import layers
-from tpk_tensorpack.models.common import ZEROS, with_variables
-from tpk_tensorpack.models.conv2d import NAMES, variables_of
+from tpk_tensorpack.models.common import ZEROS, layer_with_weights
 from tpk_tensorpack.models.registry import layer_register
-from tpk_tensorpack.models.tflayer import convert_to_tflayer_args, rename_get_variable
+from tpk_tensorpack.models.tflayer import convert_to_tflayer_args
 
 __all__ = ["FullyConnected"]
 
-v1 = tf.compat.v1
-
 Function = Callable[[Any], Any]
-
-
-def batch_flatten(x: Any) -> Any:
-    """Flatten all dimensions of a tensor except the first."""
-    shape = x.shape.as_list()[1:]
-    if None in shape:
-        return tf.reshape(x, tf.stack([tf.shape(x)[0], -1]))
-    size = 1
-    for dimension in shape:
-        size *= dimension
-    return tf.reshape(x, [-1, size])
 
 
 @layer_register(log_shape=True)
@@ -62,19 +48,16 @@ def FullyConnected(
     Returns:
         A tensor of shape [batch, units], named ``output``.
     """
-    scope = v1.get_variable_scope()
-    with rename_get_variable(NAMES):
-        outputs = layers.dense(
-            batch_flatten(inputs),
-            units,
-            activation=activation,
-            use_bias=use_bias,
-            kernel_initializer=kernel_initializer
-            or v1.variance_scaling_initializer(2.0, distribution="untruncated_normal"),
-            bias_initializer=bias_initializer,
-            kernel_regularizer=kernel_regularizer,
-            bias_regularizer=bias_regularizer,
-            activity_regularizer=activity_regularizer,
-            name=v1.get_variable_scope(),
-        )
-    return with_variables(tf.identity(outputs, name="output"), **variables_of(scope, use_bias))
+    default_initializer = tf.compat.v1.variance_scaling_initializer(2.0, distribution="untruncated_normal")
+    return layer_with_weights(
+        layers.dense,
+        layers.flatten(inputs),
+        units,
+        activation=activation,
+        use_bias=use_bias,
+        kernel_initializer=kernel_initializer or default_initializer,
+        bias_initializer=bias_initializer,
+        kernel_regularizer=kernel_regularizer,
+        bias_regularizer=bias_regularizer,
+        activity_regularizer=activity_regularizer,
+    )

@@ -6,6 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tpk import layers
 from tpk_tensorpack.models.batch_norm import BatchNorm
 from tpk_tensorpack.models.common import with_variables
 from tpk_tensorpack.models.registry import layer_register
@@ -32,11 +33,7 @@ def Maxout(x: Any, num_unit: int) -> Any:
     channels = shape[-1]
     if channels is None or channels % num_unit:
         raise ValueError(f"Maxout: num_unit={num_unit} does not divide the {channels} channels of the input")
-    dynamic = tf.shape(x)
-    grouped = tf.reshape(x, tf.concat([dynamic[:-1], [channels // num_unit, num_unit]], 0))
-    outputs = tf.reduce_max(grouped, axis=-1, name="output")
-    outputs.set_shape([*shape[:-1], channels // num_unit])
-    return outputs
+    return tf.identity(layers.maxout(x, channels // num_unit), name="output")
 
 
 @layer_register()

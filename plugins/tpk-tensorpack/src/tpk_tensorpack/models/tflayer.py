@@ -15,6 +15,10 @@ __all__: list[str] = []
 
 Layer = Callable[..., Any]
 
+WEIGHT_NAMES = {"kernel": "W", "bias": "b"}
+MOVING_NAMES = {"moving_mean": "mean/EMA", "moving_variance": "variance/EMA"}
+"""tensorpack's names of the variables of `tf.layers`."""
+
 _OLD_NAMES = {"W_init": "kernel_initializer", "b_init": "bias_initializer", "nl": "activation"}
 
 
@@ -70,15 +74,7 @@ def rename_get_variable(mapping: Mapping[str, str]) -> AbstractContextManager[An
     Args:
         mapping: the names and their replacements.
     """
-    prefix = tf.compat.v1.get_variable_scope().name
-
-    def getter(getter: Callable[..., Any], name: str, *args: Any, **kwargs: Any) -> Any:
-        scope, _, last = name.rpartition("/")
-        if scope == prefix and last in mapping:
-            name = f"{scope}/{mapping[last]}" if scope else mapping[last]
-        return getter(name, *args, **kwargs)
-
-    return _custom_getter(getter)
+    return _renaming(mapping, only_in=tf.compat.v1.get_variable_scope().name)
 
 
 def rename_tflayer_get_variable() -> AbstractContextManager[Any]:
@@ -92,22 +88,18 @@ def rename_tflayer_get_variable() -> AbstractContextManager[Any]:
             x = tf.layers.conv2d(x, 32, 3, name=tf.get_variable_scope())  # first/W, first/b
         ```
     """
-    names = {
-        "kernel": "W",
-        "bias": "b",
-        "moving_mean": "mean/EMA",
-        "moving_variance": "variance/EMA",
-    }
+    return _renaming({**WEIGHT_NAMES, **MOVING_NAMES})
+
+
+def _renaming(names: Mapping[str, str], only_in: str | None = None) -> AbstractContextManager[Any]:
+    """Return a context in which variables are renamed, in one scope only or in all."""
 
     def getter(getter: Callable[..., Any], name: str, *args: Any, **kwargs: Any) -> Any:
         scope, _, last = name.rpartition("/")
-        last = names.get(last, last)
+        if only_in in (None, scope):
+            last = names.get(last, last)
         return getter(f"{scope}/{last}" if scope else last, *args, **kwargs)
 
-    return _custom_getter(getter)
-
-
-def _custom_getter(getter: Callable[..., Any]) -> AbstractContextManager[Any]:
     scope = tf.compat.v1.get_variable_scope()
     context: AbstractContextManager[Any] = tf.compat.v1.variable_scope(
         scope, custom_getter=getter, auxiliary_name_scope=False

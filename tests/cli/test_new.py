@@ -33,9 +33,10 @@ class Scale(tpk.ModelDesc):
 
 def test_new_packages_pass_their_own_tests(tmp_path, capsys):
     packages = []
-    for kind in TEMPLATE_KINDS:
-        assert main(["plugins", "new", f"fresh-{kind}", "--kind", kind, "--directory", str(tmp_path)]) == 0
-        packages.append(tmp_path / f"fresh-{kind}")
+    for name, kinds in {**{f"fresh-{kind}": [kind] for kind in TEMPLATE_KINDS}, "several": TEMPLATE_KINDS}.items():
+        options = [f"--kind={kind}" for kind in kinds]
+        assert main(["plugins", "new", name, *options, "--directory", str(tmp_path)]) == 0
+        packages.append(tmp_path / name)
         assert f"pip install -e '{packages[-1]}[test]'" in capsys.readouterr().out
     # On the path instead of installed, because installing takes too long.
     path = os.pathsep.join(map(str, [SOURCES, *(package / "src" for package in packages)]))
@@ -47,7 +48,7 @@ def test_new_packages_pass_their_own_tests(tmp_path, capsys):
         text=True,
     )
     assert result.returncode == 0, result.stdout
-    assert "12 passed" in result.stdout
+    assert "24 passed" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -55,6 +56,7 @@ def test_new_packages_pass_their_own_tests(tmp_path, capsys):
     [
         ("my-package", "my_package", "my-package", "MyPackage"),
         ("tpk-cost-curve", "tpk_cost_curve", "cost-curve", "CostCurve"),
+        ("cost.curve", "cost_curve", "cost-curve", "CostCurve"),
     ],
 )
 def test_a_new_package_has_the_given_name_and_an_entry_point(tmp_path, name, module, plugin, class_name):
@@ -65,6 +67,33 @@ def test_a_new_package_has_the_given_name_and_an_entry_point(tmp_path, name, mod
     assert f'[project.entry-points."tpk.callbacks"]\n{plugin} = "{module}:{class_name}"' in metadata
     assert f"class {class_name}(tpk.Callback)" in (tmp_path / name / "src" / f"{module}.py").read_text()
     assert f"# {name}\n" in (tmp_path / name / "README.md").read_text()
+
+
+def test_a_package_with_several_kinds_has_a_module_and_a_name_for_each(tmp_path, capsys):
+    kinds = ["--kind", "callback", "--kind", "hooks", "--kind", "callback"]
+    main(["plugins", "new", "tpk-mine", *kinds, "--directory", str(tmp_path)])
+    package = tmp_path / "tpk-mine"
+    metadata = (package / "pyproject.toml").read_text()
+    assert '[project.entry-points."tpk.callbacks"]\nmine-callback = "tpk_mine.callback:MineCallback"\n' in metadata
+    assert '[project.entry-points."tpk.plugins"]\nmine-hooks = "tpk_mine.hooks"\n' in metadata
+    assert "class MineCallback(tpk.Callback)" in (package / "src/tpk_mine/callback.py").read_text()
+    assert (
+        "For tpk: the callback mine-callback, the hooks mine-hooks."
+        in (package / "src/tpk_mine/__init__.py").read_text()
+    )
+    readme = (package / "README.md").read_text()
+    assert "TPK_BLOCK=mine-hooks" in readme and "The callback `mine-callback` for tpk" in readme
+    shown = capsys.readouterr().out
+    assert "tpk plugins show mine-callback\n  tpk plugins show mine-hooks\n" in shown
+
+
+def test_a_new_package_is_ready_for_a_repository(tmp_path):
+    main(["plugins", "new", "tpk-mine", "--directory", str(tmp_path)])
+    package = tmp_path / "tpk-mine"
+    assert "*.egg-info/" in (package / ".gitignore").read_text()
+    assert "- run: pytest" in (package / ".github/workflows/tests.yml").read_text()
+    assert "no license yet" in (package / "README.md").read_text()
+    assert "# Choose a license" in (package / "pyproject.toml").read_text()
 
 
 @pytest.mark.parametrize("name", ["", "Cost", "cost curve", "-cost", "../cost", "1st", "tpk-1st", "class", "none"])

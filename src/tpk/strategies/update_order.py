@@ -12,7 +12,7 @@ from tpk.graph.gradients import Gradients, values_of
 from tpk.graph.reports.summaries import MOVING_SUMMARY_OPS_KEY
 from tpk.graph.steps import ops_run_for
 from tpk.graph.variables import variable_name
-from tpk.tf_internals import control_flow_context
+from tpk.tf_internals import control_flow_context, output_context
 
 
 def after_reads(tower_ops: Iterable[Any], costs: Sequence[Any], gradients: Gradients) -> AbstractContextManager[Any]:
@@ -41,7 +41,10 @@ def after_reads(tower_ops: Iterable[Any], costs: Sequence[Any], gradients: Gradi
     for gradient, variable in gradients:
         for op in variable.handle.consumers() if hasattr(variable, "handle") else []:
             is_used = any(tensor.consumers() for tensor in op.outputs)
-            if not (op in inside or op in computed) or not is_used or control_flow_context(op) is not None:
+            if not (op in inside or op in computed) or not is_used:
+                continue
+            if control_flow_context(op) is not None or op.type == "Enter":
+                reads += [end for end in _ends_of_control_flow(op) if end in computed]
                 continue
             is_read = op.type == "ReadVariableOp"
             # A variable with sparse updates copies itself when it is read.
@@ -75,6 +78,22 @@ def _results(call: Any, computed: set[Any]) -> list[Any]:
         with tf.device(tensor.device):
             results.append(tf.identity(tensor).op)
     return results or [call]
+
+
+def _ends_of_control_flow(entry: Any) -> list[Any]:
+    """Return the ops that end the branches and loops of TensorFlow 1's control flow that are entered through `entry`.
+
+    An op inside cannot be waited for: it does not run if another branch is taken.
+    """
+    ends, seen, open_ops = [], {entry}, [entry]
+    while open_ops:
+        for consumer in {consumer for tensor in open_ops.pop().outputs for consumer in tensor.consumers()} - seen:
+            seen.add(consumer)
+            if output_context(consumer) is not None:
+                open_ops.append(consumer)
+            elif consumer.type in ("Merge", "Exit"):
+                ends.append(consumer)
+    return ends
 
 
 def apply_in_groups(

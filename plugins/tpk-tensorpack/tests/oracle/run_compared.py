@@ -15,6 +15,7 @@ import json
 import os
 import runpy
 import sys
+import time
 import traceback
 import zlib
 from pathlib import Path
@@ -91,6 +92,12 @@ def code(path):
     return importlib.import_module("tpk_tensorpack.port").convert(Path(path).read_text(), path).code
 
 
+def wait_for_next_second():
+    now = int(time.time())
+    while int(time.time()) == now:
+        time.sleep(0.01)
+
+
 def main(whose, table):
     """Run the scripts."""
     random_seed.get_seed = seeds
@@ -124,6 +131,8 @@ def main(whose, table):
             tf.compat.v1.reset_default_graph()
             fix_rng_seed(11)
             np.random.seed(11)
+            # TensorFlow names event files by the second: two runs in the same one would share a file.
+            wait_for_next_second()
             try:
                 run_script(path, arguments)
             except BaseException:

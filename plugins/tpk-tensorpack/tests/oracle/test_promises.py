@@ -9,6 +9,9 @@ import pytest
 
 pytest.importorskip("tensorpack", reason="the oracle, tensorpack 0.11, is not installed; nox -s port_oracle has it")
 
+WITH_SOME_VERSIONS = {"convolutions_in_groups_have_outputs_and_gradients_on_cpus", "an_affine_map_is_drawn"}
+"""These fail there on processors without oneDNN's convolutions, and with some versions of OpenCV."""
+
 SCRIPT = Path(__file__).parent.parent / "promises.py"
 
 
@@ -18,4 +21,4 @@ def test_each_promise_is_kept_here_and_not_by_tensorpack(tmp_path, with_tensorpa
     theirs, ours = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("theirs", "ours"))
     assert set(theirs) == set(ours)
     assert not {name: error for name, error in ours.items() if error is not None}
-    assert not [name for name, error in theirs.items() if error is None]
+    assert {name for name, error in theirs.items() if error is None} <= WITH_SOME_VERSIONS

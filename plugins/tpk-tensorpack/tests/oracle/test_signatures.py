@@ -24,6 +24,7 @@ DIFFERENT = {
     r"callbacks.hooks.CallbackToHook.(before|after)_run": "the names in TensorFlow's hooks",
     r"callbacks.inference.Inferencer.get_fetches": "a runner passes the tower; `_get_fetches` takes no arguments",
     r"callbacks.monitor.\w+.process_(scalar|image|event)": "the value is passed positionally",
+    r"callbacks.monitor.Monitors": "the trainer makes it, and passes itself first",
     r"callbacks.monitor.Monitors.put_(scalar|image|event)": "the second parameter has its name in tpk",
     r"callbacks.param.\w+.set_value": "the value is passed positionally",
     r"dataflow.imgaug.\w+.\w+.get_transform": "the image is passed positionally; some ignore it",

@@ -12,7 +12,8 @@ nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.reuse_existing_virtualenvs = True
 # Else it passes where a Python is missing, and has left out what runs with that.
 nox.options.error_on_missing_interpreters = True
-nox.options.sessions = ["lint", "types", "tests_oldest", "tests_newest", "plugins", "examples", "docs", "release"]
+TESTS = ["tests_oldest", "tests_newest", "tests_tf1"]
+nox.options.sessions = ["lint", "types", *TESTS, "plugins", "examples", "docs", "release"]
 
 ROOT = Path(__file__).parent
 PACKAGES = sorted(path.parent for path in (ROOT / "plugins").glob("*/pyproject.toml"))
@@ -107,6 +108,15 @@ def tests_newest(session):
 
 
 @nox.session(python=NEWEST)
+def tests_tf1(session):
+    """The tests of what builds and runs graphs, one case of each, under `tf.compat.v1.disable_v2_behavior()`."""
+    session.install("tensorflow-cpu==2.21.*", *ON_CPUS, *DATA_FORMATS, *TEST_TOOLS)
+    session.install("--no-deps", ".")
+    tests = [f"tests/{room}" for room in IN_TF1]
+    run_tests(session, *IN_PARALLEL, *tests, "-m", "not once", *SOME_ON_OLDEST, TPK_TEST_TF1="1")
+
+
+@nox.session(python=NEWEST)
 def tests_all(session):
     """The tests, on the newest of everything, with all of their cases: every combination of their parameters."""
     session.install("tensorflow==2.21.*", "tf-keras==2.21.*", ".[test]")
@@ -123,15 +133,6 @@ def docs(session):
     # What Material says of the future of MkDocs is no warning about these pages.
     session.run("mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
     run_tests(session, "tests/manual", TPK_SITE=str(ROOT / "site"))
-
-
-@nox.session(python=NEWEST)
-def tests_tf1(session):
-    """The tests of what builds and runs graphs, under `tf.compat.v1.disable_v2_behavior()`; about half of all tests."""
-    session.install("tensorflow-cpu==2.21.*", *ON_CPUS, *DATA_FORMATS, *TEST_TOOLS)
-    session.install("--no-deps", ".")
-    tests = [f"tests/{room}" for room in IN_TF1]
-    run_tests(session, *IN_PARALLEL, *tests, TPK_TEST_TF1="1")
 
 
 @nox.session(python=NEWEST)

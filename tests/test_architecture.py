@@ -44,7 +44,7 @@ BUDGETS = {
     "plugin": 1475,
     "predict": 1120,
     "session": 770,
-    "strategies": 2150,
+    "strategies": 2160,
     "testing": 1200,
     "tower": 1020,
     "train": 3005,

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tpk import layers
 from tpk.tower import get_current_tower_context
-from tpk_tensorpack.models.common import ONES, ZEROS, existing_variables, with_variables
+from tpk_tensorpack.models.common import ONES, ZEROS, existing_variables, normalize, with_variables
 from tpk_tensorpack.models.registry import layer_register
 from tpk_tensorpack.models.tflayer import MOVING_NAMES, convert_to_tflayer_args, rename_get_variable
 
@@ -262,17 +262,7 @@ def _of_ghost_batches(
     ghosts = tf.reshape(inputs, tf.concat([[dynamic[0] // size, size], dynamic[1:]], 0))
     ghosts.set_shape([None, size, *inputs.shape.as_list()[1:]])
     axes = [each + 1 for each in range(inputs.shape.rank) if each != axis]
-    mean, variance = tf.nn.moments(ghosts, axes, keepdims=True)
-    broadcast = [1] * ghosts.shape.rank
-    broadcast[axis + 1] = features
-    outputs = tf.nn.batch_normalization(
-        ghosts,
-        mean,
-        variance,
-        None if beta is None else tf.reshape(beta, broadcast),
-        None if gamma is None else tf.reshape(gamma, broadcast),
-        epsilon,
-    )
+    outputs, mean, variance = normalize(ghosts, axes, axis + 1, beta, gamma, epsilon, name=None)
     for average, statistics in ((average_mean, mean), (average_variance, variance)):
         move = v1.assign_sub(average, (average - tf.reshape(statistics[0], [features])) * (1 - momentum))
         v1.add_to_collection(v1.GraphKeys.UPDATE_OPS, move)

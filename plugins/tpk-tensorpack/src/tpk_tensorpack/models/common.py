@@ -1,4 +1,4 @@
-"""Layer variables as attributes of the layer's output."""
+"""What layers share: their variables as attributes of the output, and normalization by moments."""
 
 from __future__ import annotations
 
@@ -69,3 +69,25 @@ def layer_with_weights(layer: Callable[..., Any], *args: Any, use_bias: bool, **
         outputs = layer(*args, use_bias=use_bias, name=v1.get_variable_scope(), **options)
     variables = existing_variables({"W": "W", "b": "b" if use_bias else None})
     return with_variables(tf.identity(outputs, name="output"), **variables)
+
+
+def normalize(x: Any, over: list[int], feature_axis: int, beta: Any, gamma: Any, epsilon: float, name: Any) -> Any:
+    """Normalize `x` by its mean and variance over axes.
+
+    Args:
+        x: the tensor.
+        over: the axes.
+        feature_axis: the axis of `beta` and `gamma`.
+        beta: added to each feature; or None.
+        gamma: multiplied with each feature; or None.
+        epsilon: added to the variance.
+        name: the name of the outputs; or None.
+
+    Returns:
+        The outputs; and the mean and the variance, of the rank of `x`.
+    """
+    mean, variance = tf.nn.moments(x, over, keepdims=True)
+    shape = [1] * x.shape.rank
+    shape[feature_axis] = x.shape.as_list()[feature_axis]
+    offset, scale = (None if each is None else tf.reshape(each, shape) for each in (beta, gamma))
+    return tf.nn.batch_normalization(x, mean, variance, offset, scale, epsilon, name), mean, variance

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk_tensorpack.models.common import ONES, ZEROS, with_variables
+from tpk_tensorpack.models.common import ONES, ZEROS, normalize, with_variables
 from tpk_tensorpack.models.registry import layer_register
 from tpk_tensorpack.utils.argtools import get_data_format
 
@@ -77,18 +77,7 @@ def _normalized(
     channels = x.shape.as_list()[axis]
     if channels is None:
         raise ValueError(f"the number of channels of the input with shape {x.shape} is unknown; set its shape")
-    mean, variance = tf.nn.moments(x, axes, keepdims=True)
-    broadcast = [1] * rank
-    broadcast[axis] = channels
     beta = v1.get_variable("beta", [channels], initializer=ZEROS) if center else None
     gamma = v1.get_variable("gamma", [channels], initializer=gamma_initializer) if scale else None
-    outputs = tf.nn.batch_normalization(
-        x,
-        mean,
-        variance,
-        None if beta is None else tf.reshape(beta, broadcast),
-        None if gamma is None else tf.reshape(gamma, broadcast),
-        epsilon,
-        name="output",
-    )
+    outputs, _, _ = normalize(x, axes, axis, beta, gamma, epsilon, name="output")
     return with_variables(outputs, gamma=gamma, beta=beta)

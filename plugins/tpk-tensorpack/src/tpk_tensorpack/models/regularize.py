@@ -116,7 +116,4 @@ def Dropout(x: Any, *args: Any, **kwargs: Any) -> Any:
         kwargs["rate"] = 1 - kwargs.pop("keep_prob")
     elif "rate" not in kwargs:
         kwargs["rate"] = 0.5
-    if kwargs.get("training") is None:
-        context = get_current_tower_context()
-        kwargs["training"] = context is not None and context.is_training
     return layers.dropout(x, **kwargs)

@@ -125,7 +125,7 @@ def test_each_rule_leads_to_what_tpk_has():
     for name, arguments in names.SAME_CALLS.items():
         assert set(arguments) <= set(inspect.signature(_at(tf.compat.v1, name)).parameters), name
     assert set(names.STAY_WITH_TRAINING) <= set(names.CONVERTED)
-    assert set(names.HOOKS) - {"trigger", "get_value_to_set"} <= set(tpk.plugin.callback.HOOK_NAMES)
+    assert set(names.HOOKS) - {"trigger", "get_value_to_set"} <= set(tpk.plugin.HOOK_NAMES)
 
 
 def _find(name):

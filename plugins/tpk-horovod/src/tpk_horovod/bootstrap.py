@@ -1,7 +1,7 @@
 """Rendezvous of the processes of a training run.
 
 For processes started by `horovodrun` or MPI, Horovod reads the environment that these set. For processes started by
-`tpk launch`, Kubernetes or SLURM, `tpk.cluster.spec.Cluster` describes the cluster; the chief then runs Horovod's own
+`tpk launch`, Kubernetes or SLURM, `tpk.Cluster` describes the cluster; the chief then runs Horovod's own
 rendezvous server at its address, and each process gets the environment that `horovodrun` would have set.
 
 If a process does not arrive at Horovod's rendezvous in time, Horovod aborts the others. Therefore the processes meet at

@@ -10,7 +10,12 @@ import pytest
 import tensorflow as tf
 import tpk_tensorpack as tp
 from tpk_tensorpack.callbacks.monitor import CometMLMonitor
-from tpk_tensorpack.tfutils.summary import add_moving_summary, add_param_summary, add_tensor_summary
+from tpk_tensorpack.tfutils.summary import (
+    add_activation_summary,
+    add_moving_summary,
+    add_param_summary,
+    add_tensor_summary,
+)
 from tpk_tensorpack.utils import logger
 
 import tpk
@@ -113,6 +118,47 @@ def test_each_run_of_a_step_counts_in_its_global_step(log_dir):
     (events,) = log_dir.glob("events.out.tfevents.*")
     values = [(each.step, value.tag) for each in v1.train.summary_iterator(str(events)) for value in each.summary.value]
     assert [step for step, tag in values if tag == "cost"] == [3, 4, 7, 8]
+
+
+class WithImages(Model):
+    """The model, with summaries of each kind in its tower."""
+
+    def build_graph(self, x):
+        with tf.name_scope("inner"):
+            v1.summary.image("shown", tf.reshape(x, [1, -1, 1, 1]), max_outputs=1)
+            v1.summary.scalar("size-summary", tf.size(x))
+        add_activation_summary(tf.identity(x, name="output"))
+        return super().build_graph(x)
+
+
+def counted():
+    """Return inputs from a queue of TensorFlow, which has a summary of its size."""
+    number = v1.train.range_input_producer(3, shuffle=False).dequeue()
+    return [tf.fill([2, 1], tf.cast(number, tf.float32))]
+
+
+@pytest.mark.parametrize("towers", [None, 2])
+def test_event_tags_are_those_of_tensorpack(log_dir, towers):
+    trainer = tp.SimpleTrainer() if towers is None else tp.SyncMultiGPUTrainerParameterServer(towers)
+    evaluation = tp.InferenceRunner(tp.TensorInput(counted, 2), tp.ScalarStats("cost"))
+    data = tp.TensorInput(counted, 2)
+    tp.launch_train_with_config(
+        configure([evaluation], dataflow=None, data=data, model=WithImages(), max_epoch=1), trainer
+    )
+    (events,) = log_dir.glob("events.out.tfevents.*")
+    tags = {value.tag for each in v1.train.summary_iterator(str(events)) for value in each.summary.value}
+    main = "" if towers is None else "tower0/"
+    assert tags == {
+        "TensorInput/input_producer/fraction_of_32_full",
+        f"activation-summary/{main}output-histogram",
+        "activation-summary/output-rms",
+        "activation-summary/output-sparsity",
+        "cost",
+        "inner/size",
+        f"{main}inner/shown/image",
+        "param-summary/w",
+        "validation_cost",
+    }
 
 
 def test_without_a_log_directory_nothing_is_written(tmp_path, monkeypatch):

@@ -139,6 +139,8 @@ class Monitors:
             self._hand_on("process_histogram", name, finite)
             self._hand_on_summary(histogram_summary, name, finite)
 
+    read_summary = staticmethod(read_summary)
+
     def put_summary(self, summary: Any) -> None:
         """Report the result of summary ops of the graph.
 
@@ -151,7 +153,7 @@ class Monitors:
         Raises:
             ReportedValueError: if it is neither.
         """
-        named = read_summary(summary)
+        named = self.read_summary(summary)
         for name, number in scalars_in(named):
             self._put_number(name, number)
         self._hand_on("process_summary", named)

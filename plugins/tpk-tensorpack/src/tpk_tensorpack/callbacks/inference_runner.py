@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import tensorflow as tf
+
 import tpk
 from tpk_tensorpack.callbacks.base import Callback
 from tpk_tensorpack.callbacks.inference import Inferencer
@@ -21,7 +23,10 @@ class _AsInTensorpack(tpk.InferenceRunner):
     """Lets inferencers add to the graph, and several report the same statistic; the last value counts."""
 
     def _build(self, trainer: Any) -> None:
+        summaries = tf.compat.v1.get_collection_ref(tf.compat.v1.GraphKeys.SUMMARIES)
+        count = len(summaries)
         super()._build(trainer)
+        del summaries[count:]  # such as the sizes of queues that the input uses
         for inferencer in self._inferencers:
             if isinstance(inferencer, Inferencer):
                 inferencer._setup_graph()

@@ -10,6 +10,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import tensorflow as tf
+
 import tpk
 import tpk.monitors
 from tpk.durable_files import replace_file
@@ -27,7 +29,22 @@ __all__ = [
     "TFEventWriter",
 ]
 
-Monitors = tpk.monitors.Monitors
+
+class Monitors(tpk.monitors.Monitors):
+    """Passes reports on to the monitors; see `tpk.Monitors`.
+
+    As in tensorpack, the name of the main tower and the suffix ``-summary`` are removed only from scalars.
+    """
+
+    @staticmethod
+    def read_summary(summary: Any) -> Any:
+        """Return a copy of a summary in which scalars have their reported names."""
+        renamed = tpk.monitors.Monitors.read_summary(summary)
+        given = summary if isinstance(summary, tf.compat.v1.Summary) else tf.compat.v1.Summary.FromString(summary)
+        for value, original in zip(renamed.value, given.value, strict=True):
+            if not value.HasField("simple_value"):
+                value.tag = original.tag
+        return renamed
 
 
 class MonitorBase(Callback, tpk.monitors.Monitor):

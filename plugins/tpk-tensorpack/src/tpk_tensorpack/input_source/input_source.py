@@ -153,10 +153,19 @@ class DummyConstantInput(FeedfreeInput, tpk.DummyConstantInput):
 
 
 class TensorInput(FeedfreeInput, tpk.TensorInput):
-    """Use the tensors that a function returns; see `tpk.TensorInput`."""
+    """Use the tensors that a function returns; see `tpk.TensorInput`.
+
+    The function runs in the name scope ``TensorInput``, the same one for all towers.
+    """
+
+    _scope = "TensorInput"
 
     def __init__(self, get_tensor_fn: Callable[[], Any], size: int | None = None) -> None:
         super().__init__(get_tensor_fn, size)
+
+    def _get_input_tensors(self) -> list[Any]:
+        with tf.compat.v1.name_scope(self._scope) as self._scope:
+            return super()._get_input_tensors()
 
 
 class TFDatasetInput(FeedfreeInput, tpk.TFDatasetInput):

@@ -70,7 +70,7 @@ def add_tensor_summary(
         main_tower_only: ignored: only the main training tower has summaries.
     """
     if not _is_another_tower():
-        graph.add_tensor_summary(x, types, name, collections)
+        graph.add_tensor_summary(x, types, name or x.op.name, collections)
 
 
 def add_activation_summary(
@@ -86,7 +86,7 @@ def add_activation_summary(
     """
     if not _is_another_tower():
         kinds = ("sparsity", "rms", "histogram") if types is None else types
-        graph.add_activation_summary(x, kinds, name, collections)
+        graph.add_activation_summary(x, kinds, name or x.op.name, collections)
 
 
 def add_param_summary(*summary_lists: tuple[str, Sequence[str]], **kwargs: Any) -> None:

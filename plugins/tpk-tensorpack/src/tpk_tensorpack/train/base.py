@@ -9,6 +9,7 @@ from typing import Any
 
 import tpk
 from tpk import StopTraining
+from tpk_tensorpack.callbacks.monitor import Monitors
 from tpk_tensorpack.tfutils.common import get_default_sess_config
 from tpk_tensorpack.train import older
 from tpk_tensorpack.train.config import DEFAULT_CALLBACKS, monitors_in
@@ -85,6 +86,11 @@ class Trainer(tpk.Trainer):
         super().register_callback(flat([cb]))
 
     _register_callback = register_callback
+
+    def setup_callbacks(self, callbacks: Sequence[Any] | None = (), monitors: Sequence[Any] | None = ()) -> None:
+        """Register the callbacks and monitors; see `tpk.Trainer.setup_callbacks`."""
+        super().setup_callbacks(callbacks, monitors)
+        self.monitors.__class__ = Monitors
 
     def train(  # type: ignore[override]
         self,

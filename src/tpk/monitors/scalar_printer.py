@@ -94,8 +94,7 @@ class ScalarPrinter(Monitor):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the values that `state_dict` returned."""
-        # Older checkpoints have the values that `whitelist` leaves out under another key.
-        self._values = {**state["values"], **state.get("hidden", {})}
+        self._values = dict(state["values"])
 
     def _log(self, trainer: TrainerProtocol, saving: Sequence[str] = ()) -> None:
         """Log the values that were reported since the last time."""

@@ -253,7 +253,6 @@ def test_a_tensor_that_no_step_of_the_loop_can_compute_is_told():
         (lambda: ProcessTensors("x", "print"), "fn='print'.*expected a function"),
         (lambda: DumpTensors("x", every_k_steps=0), "DumpTensors: every_k_steps must be an integer, 1 or more, not 0"),
         (lambda: DumpTensors("x", every_k_steps=True), "every_k_steps must be an integer, 1 or more, not True"),
-        (lambda: TensorPrinter("x", max_elements=0), "max_elements must be an integer, 1 or more, not 0"),
     ],
 )
 def test_wrong_options_are_told(make, message):

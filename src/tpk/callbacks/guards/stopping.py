@@ -125,14 +125,13 @@ class MaxTime(Callback):
     def __init__(self, duration: float | timedelta | str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds = _in_seconds(duration)
         self._clock = clock
-        # The time of earlier runs, and the start of this one.
-        self._before = 0.0
-        self._started: float | None = None
+        # When it would have started if a resumed training had never stopped.
+        self._started = 0.0
         self._end = math.inf
 
     def before_train(self, trainer: TrainerProtocol) -> None:
         """Start the clock."""
-        self._count_from(self._before)
+        self._count_from(0.0)
 
     def before_epoch(self, trainer: TrainerProtocol) -> None:
         """End the training if the time was up between two epochs."""
@@ -145,25 +144,19 @@ class MaxTime(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Return how long the training has run."""
-        return {"elapsed": self._elapsed}
+        return {"elapsed": self._clock() - self._started}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue to count, and end the training if there is no time left."""
-        self._before = float(state["elapsed"])
-        if self._started is not None:
-            self._count_from(self._before)
-            self._check(self.trainer)
-
-    @property
-    def _elapsed(self) -> float:
-        return self._before if self._started is None else self._before + self._clock() - self._started
+        self._count_from(state["elapsed"])
+        self._check(self.trainer)
 
     def _count_from(self, elapsed: float) -> None:
-        self._started = self._clock()
-        self._end = self._started + self._seconds - elapsed
+        self._started = self._clock() - elapsed
+        self._end = self._started + self._seconds
 
     def _check(self, trainer: TrainerProtocol) -> None:
-        elapsed = self._elapsed
+        elapsed = self._clock() - self._started
         if elapsed >= self._seconds:
             self._end = math.inf  # Ask only once.
             trainer.request_stop(f"MaxTime: it has run for {timedelta(seconds=round(elapsed))}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from tpk.callbacks.hyper_params.setters import GraphVarParam, HyperParam
+from tpk.callbacks.hyper_params.setters import HyperParam, as_hyper_param
 from tpk.callbacks.run_tensors import find_in_each_tower
 from tpk.checks import check_at_least
 from tpk.durable_files import replace_file
@@ -80,9 +80,7 @@ class LRFinder(Callback):
         if not 0 < start < end < math.inf:
             raise ConfigError(f"LRFinder: start and end must be positive, and end greater, not {start!r} and {end!r}")
         check_at_least(self, 10, steps=steps)
-        self.param = GraphVarParam(param) if isinstance(param, str) else param
-        if not isinstance(self.param, HyperParam):
-            raise ConfigError(f"LRFinder: expected a HyperParam or the name of a variable, but got {param!r}.")
+        self.param = as_hyper_param(self, param)
         self.rates: list[float] = []
         self.costs: list[float] = []
         self.smoothed_costs: list[float] = []

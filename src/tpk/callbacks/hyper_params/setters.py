@@ -138,11 +138,25 @@ class ObjAttrParam(HyperParam):
         return getattr(self._obj, self._attr)
 
 
+def as_hyper_param(owner: Callback, param: HyperParam | str) -> HyperParam:
+    """Return `param`, or the variable of that name.
+
+    Raises:
+        ConfigError: if it is neither a `HyperParam` nor a name.
+    """
+    if isinstance(param, str):
+        return GraphVarParam(param)
+    if not isinstance(param, HyperParam):
+        raise ConfigError(
+            f"{type(owner).__name__}: expected a HyperParam or the name of a variable, but got {param!r}."
+        )
+    return param
+
+
 class HyperParamSetter(Callback, abc.ABC):
     """Base of callbacks that set a hyperparameter before the training and at each `trigger`.
 
-    Its state includes the value, so a resumed training continues with it, whether it is a variable or not. The state
-    may be loaded before the training, or after all `before_train`.
+    Its state includes the value, so a resumed training continues with it, whether it is a variable or not.
 
     Args:
         param: a `HyperParam`, or the name of a variable.
@@ -159,23 +173,16 @@ class HyperParamSetter(Callback, abc.ABC):
     state_key: str
 
     def __init__(self, param: HyperParam | str) -> None:
-        if isinstance(param, str):
-            param = GraphVarParam(param)
-        if not isinstance(param, HyperParam):
-            raise ConfigError(f"expected a HyperParam or the name of a variable, but got {param!r}.")
-        self.param = param
-        self.state_key = param.readable_name
+        self.param = as_hyper_param(self, param)
+        self.state_key = self.param.readable_name
         self.last_epoch = 0
-        self._epoch_of_last_call: int | None = None
-        self._restored: Mapping[str, Any] | None = None
-        self._is_training = False
 
     @abc.abstractmethod
     def get_value_to_set(self) -> float | None:
         """Return the new value of the hyperparameter, or None to leave it unchanged.
 
-        Called at each `trigger`, and before the training, unless the training is resumed and this was already called
-        after `last_epoch`.
+        Called before the training and at each `trigger`. In a resumed training, the value and the state of the
+        checkpoint replace what the first call did.
         """
 
     def setup_graph(self, trainer: TrainerProtocol) -> None:
@@ -185,11 +192,7 @@ class HyperParamSetter(Callback, abc.ABC):
     def before_train(self, trainer: TrainerProtocol) -> None:
         """Set the value for the first epoch."""
         self.last_epoch = trainer.loop.starting_epoch - 1
-        self._is_training = True
-        if self._restored is not None:
-            self._restore(self._restored)
-        if self._epoch_of_last_call != self.last_epoch:
-            self._set_param()
+        self._set_param()
 
     def trigger(self, trainer: TrainerProtocol) -> None:
         """Set the value."""
@@ -197,27 +200,18 @@ class HyperParamSetter(Callback, abc.ABC):
         self._set_param()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the value, and the epoch after which it was set."""
-        return {"epoch": self._epoch_of_last_call, "value": self.param.get_value()}
+        """Return the value."""
+        return {"value": self.param.get_value()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the value."""
-        self._epoch_of_last_call = state["epoch"]
-        self._restored = state
-        if self._is_training:
-            self._restore(state)
-
-    def _restore(self, state: Mapping[str, Any]) -> None:
-        """Set the value of a state, in the session."""
         self.param.set_value(state["value"])
 
     def _set_param(self) -> None:
-        self._epoch_of_last_call = self.last_epoch
         value = self.get_value_to_set()
-        if value is None:
-            return
-        self.param.set_value(value)
-        self._log(value)
+        if value is not None:
+            self.param.set_value(value)
+            self._log(value)
 
     def _log(self, value: float) -> None:
         logger.info("after epoch %d, %s is set to %g", self.last_epoch, self.param.readable_name, value)
@@ -294,7 +288,6 @@ class ScheduledHyperParamSetter(HyperParamSetter):
 
     def before_train(self, trainer: TrainerProtocol) -> None:
         """Set the value at the position where the training starts."""
-        self._epoch_of_last_call = None
         self._find_next_step()
         super().before_train(trainer)
         # If the schedule rises from 0 and is only looked at after epochs, the first epoch trains nothing.
@@ -318,9 +311,9 @@ class ScheduledHyperParamSetter(HyperParamSetter):
         """Return the value, and the last position and value of the schedule."""
         return {**super().state_dict(), "scheduled": self._scheduled, "position": self._position}
 
-    def _restore(self, state: Mapping[str, Any]) -> None:
-        """Set the value of the state, or the value of the schedule if the schedule has changed."""
-        super()._restore(state)
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the value, or set the value of the schedule if the schedule has changed."""
+        super().load_state_dict(state)
         position = state["position"]
         # Another callback may have changed the value since, so an unchanged schedule leaves it alone.
         if position is not None and self._at(position) == state["scheduled"]:

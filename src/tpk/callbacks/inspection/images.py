@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from tpk.callbacks.inspection.tensors import LooksAtTensors, file_in_run_dir, write_file
-from tpk.checks import check_at_least
+from tpk.callbacks.inspection.tensors import LooksAtTensors, file_in_run_dir
+from tpk.durable_files import replace_file
 from tpk.errors import ConfigError, TowerError
 from tpk.graph.reports.png import encode_png
 from tpk.graph.variables import by_name, name_in_tower, variable_name
@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 
 MapFunc = Callable[[Any], Any]
 
+_MAX_IMAGES = 10
+
 
 class DumpTensorAsImage(LooksAtTensors):
     """Saves a tensor as images to ``<prefix>-<step>.png`` in the run directory, and reports them to the monitors.
 
-    Several images are saved as ``<prefix>-<step>-<number>.png``. Floats range from 0 to 1 and integers from 0 to 255,
-    as in `tf.summary.image`; other values are clipped. It runs like `ProcessTensors`, but the training also waits while
-    the files are written.
+    Several images are saved as ``<prefix>-<step>-<number>.png``, at most 10 of one value. Floats range from 0 to 1 and
+    integers from 0 to 255, as in `tf.summary.image`; other values are clipped. It runs like `ProcessTensors`, but the
+    training also waits while the files are written.
 
     Args:
         tensor: the name of a tensor, or a tensor; see `ProcessTensors`.
@@ -36,7 +38,6 @@ class DumpTensorAsImage(LooksAtTensors):
             width, channels)`` or ``(number, height, width, channels)`` with 1, 3 (RGB) or 4 (RGBA) channels; or a list
             of these, which may differ in size. By default the value itself is used.
         every_k_steps: see `ProcessTensors`.
-        max_images: the maximum number of images of one value.
 
     Raises:
         ConfigError, TowerError: see `ProcessTensors`; also, when the graph is set up, if the training has no `run_dir`;
@@ -44,7 +45,7 @@ class DumpTensorAsImage(LooksAtTensors):
 
     Example:
         ```python
-        DumpTensorAsImage("generator/output", map_func=lambda x: (x + 1) / 2, every_k_steps=500, max_images=4)
+        DumpTensorAsImage("generator/output", map_func=lambda x: (x + 1) / 2, every_k_steps=500)
         ```
     """
 
@@ -55,15 +56,13 @@ class DumpTensorAsImage(LooksAtTensors):
         map_func: MapFunc | None = None,
         *,
         every_k_steps: int = 1,
-        max_images: int = 10,
     ) -> None:
         super().__init__(tensor, every_k_steps=every_k_steps)
         if len(self._wanted) != 1:
             raise ConfigError(f"DumpTensorAsImage takes one tensor, got {tensor!r}. Take one callback for each.")
-        _check_options(self, map_func, max_images)
+        _check_map_func(self, map_func)
         self._prefix = prefix
         self._map_func = map_func
-        self._max_images = max_images
 
     def setup_graph(self, trainer: TrainerProtocol) -> None:
         """Find the tensor, and check that there is a run directory."""
@@ -74,7 +73,7 @@ class DumpTensorAsImage(LooksAtTensors):
         """Save the images."""
         ((name, value),) = values.items()
         images = as_images(self, name, value if self._map_func is None else self._map_func(value))
-        _put_images(self, self._prefix or name, images[: self._max_images])
+        _put_images(self, self._prefix or name, images)
 
 
 class DumpParamAsImage(Callback):
@@ -91,7 +90,6 @@ class DumpParamAsImage(Callback):
         variable: the name of a variable, in the main training tower or else in the graph; or a variable.
         prefix: the name of the files and images; by default the name of the variable, with dots for slashes in files.
         map_func: takes the value, and returns an image or images; see `DumpTensorAsImage`.
-        max_images: the maximum number of images of one value.
 
     Raises:
         ConfigError: if an option is invalid; when the graph is set up, if the training has no `run_dir`; when it is
@@ -104,15 +102,12 @@ class DumpParamAsImage(Callback):
         ```
     """
 
-    def __init__(
-        self, variable: Any, prefix: str | None = None, map_func: MapFunc | None = None, *, max_images: int = 10
-    ) -> None:
-        _check_options(self, map_func, max_images)
+    def __init__(self, variable: Any, prefix: str | None = None, map_func: MapFunc | None = None) -> None:
+        _check_map_func(self, map_func)
         self._wanted = variable
         self._variable: Any = None
         self._prefix = prefix
         self._map_func = map_func
-        self._max_images = max_images
 
     def setup_graph(self, trainer: TrainerProtocol) -> None:
         """Find the variable, and check that there is a run directory."""
@@ -123,7 +118,7 @@ class DumpParamAsImage(Callback):
         """Save the images."""
         name, value = name_in_tower(variable_name(self._variable)), trainer.sess.run(self._variable)
         images = as_images(self, name, _stretched(value) if self._map_func is None else self._map_func(value))
-        _put_images(self, self._prefix or name, images[: self._max_images])
+        _put_images(self, self._prefix or name, images)
 
 
 def as_images(callback: Callback, name: str, value: Any) -> list[np.ndarray]:
@@ -171,10 +166,11 @@ def _stretched(value: np.ndarray) -> np.ndarray:
 
 
 def _put_images(callback: Callback, name: str, images: list[np.ndarray]) -> None:
+    images = images[:_MAX_IMAGES]
     stem = f"{name.replace('/', '.').replace(':', '.')}-{callback.global_step}"
     for number, image in enumerate(images):
         file_name = f"{stem}.png" if len(images) == 1 else f"{stem}-{number}.png"
-        write_file(file_in_run_dir(callback, file_name), encode_png(image))
+        replace_file(file_in_run_dir(callback, file_name), encode_png(image))
     if len({image.shape for image in images}) == 1:
         callback.trainer.monitors.put_image(name, np.stack(images))
     else:
@@ -201,7 +197,6 @@ def _find_variable(trainer: Any, wanted: Any) -> Any:
     return variables[name]
 
 
-def _check_options(callback: Callback, map_func: Any, max_images: Any) -> None:
+def _check_map_func(callback: Callback, map_func: Any) -> None:
     if map_func is not None and not callable(map_func):
         raise ConfigError(f"{type(callback).__name__}(map_func={map_func!r}): expected a function.")
-    check_at_least(callback, 1, max_images=max_images)

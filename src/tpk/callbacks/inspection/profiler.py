@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tpk.callbacks.inspection.tensors import LooksAtSteps, file_in_run_dir, write_file
+from tpk.callbacks.inspection.tensors import LooksAtSteps, file_in_run_dir
 from tpk.checks import check_at_least
+from tpk.durable_files import replace_file
 from tpk.errors import ConfigError
 from tpk.tf_internals import chrome_trace
 
@@ -161,10 +162,10 @@ class GraphProfiler(LooksAtSteps):
         metadata = run_values.run_metadata
         if self._dump_tracing:
             written.append(file_in_run_dir(self, f"chrome-trace-{name}.json"))
-            write_file(written[-1], chrome_trace(metadata.step_stats).encode())
+            replace_file(written[-1], chrome_trace(metadata.step_stats).encode())
         if self._dump_metadata:
             written.append(file_in_run_dir(self, f"runmetadata-{name}.pb"))
-            write_file(written[-1], metadata.SerializeToString())
+            replace_file(written[-1], metadata.SerializeToString())
         if self._dump_event:
             event = tf.compat.v1.Event()
             event.tagged_run_metadata.tag = f"step {name}"

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_MAX_ELEMENTS = 20
+
 
 class LooksAtSteps(Callback, ABC):
     """Base of callbacks that look at some steps. The other steps cost one comparison of two numbers.
@@ -214,12 +216,11 @@ class ProcessTensors(LooksAtTensors):
 class TensorPrinter(LooksAtTensors):
     """Logs the values of tensors in each step, or in every k-th step.
 
-    It runs like `ProcessTensors`.
+    It runs like `ProcessTensors`. Arrays of more than 20 elements are shortened.
 
     Args:
         tensors: see `ProcessTensors`.
         every_k_steps: see `ProcessTensors`.
-        max_elements: the maximum number of elements of an array; larger arrays are shortened.
 
     Raises:
         ConfigError, TowerError: see `ProcessTensors`.
@@ -230,21 +231,17 @@ class TensorPrinter(LooksAtTensors):
         ```
     """
 
-    def __init__(self, tensors: Any, *, every_k_steps: int = 1, max_elements: int = 20) -> None:
-        super().__init__(tensors, every_k_steps=every_k_steps)
-        check_at_least(self, 1, max_elements=max_elements)
-        self._max_elements = max_elements
-
     def look(self, values: dict[str, Any]) -> None:
         """Log the values."""
-        shown = ", ".join(f"{name} = {self._show(value)}" for name, value in values.items())
+        shown = ", ".join(f"{name} = {_shown(value)}" for name, value in values.items())
         logger.info("step %d: %s", self.global_step, shown)
 
-    def _show(self, value: Any) -> str:
-        array = np.asarray(value)
-        if array.ndim == 0 and np.issubdtype(array.dtype, np.floating):
-            return f"{array.item():.6g}"
-        return " ".join(np.array2string(array, precision=4, threshold=self._max_elements, edgeitems=2).split())
+
+def _shown(value: Any) -> str:
+    array = np.asarray(value)
+    if array.ndim == 0 and np.issubdtype(array.dtype, np.floating):
+        return f"{array.item():.6g}"
+    return " ".join(np.array2string(array, precision=4, threshold=_MAX_ELEMENTS, edgeitems=2).split())
 
 
 class DumpTensors(LooksAtTensors):
@@ -282,7 +279,7 @@ class DumpTensors(LooksAtTensors):
             for name, value in values.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
                     np.lib.format.write_array(file, _storable(value), allow_pickle=False)
-        write_file(file_in_run_dir(self, f"DumpTensor-{self.global_step}.npz"), content.getvalue())
+        replace_file(file_in_run_dir(self, f"DumpTensor-{self.global_step}.npz"), content.getvalue())
 
 
 def _storable(value: Any) -> np.ndarray:
@@ -304,11 +301,6 @@ def file_in_run_dir(callback: Callback, name: str = "") -> Path:
             f"{type(callback).__name__} writes into the run directory, but this training has none. Give it a run_dir."
         )
     return Path(run_dir) / name
-
-
-def write_file(path: Path, content: bytes) -> None:
-    """Write a file atomically."""
-    replace_file(path, content)
 
 
 class GradientHistogram(LooksAtTensors):

@@ -39,7 +39,7 @@ BUDGETS = {
     "dataflow": 3530,
     "graph": 2540,
     "input_source": 1590,
-    "layers": 1810,
+    "layers": 1775,
     "monitors": 995,
     "plugin": 1475,
     "predict": 1120,

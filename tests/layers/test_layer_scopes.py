@@ -47,7 +47,6 @@ APPLY: dict[str, Callable[..., Any]] = {
     "global_max_pooling": layers.global_max_pooling,
     "group_normalization": of_images(layers.group_normalization, 3),
     "instance_normalization": layers.instance_normalization,
-    "layer_norm": layers.layer_norm,
     "layer_normalization": layers.layer_normalization,
     "max_pooling1d": of_sequences(layers.max_pooling1d, 2, 2),
     "max_pooling2d": of_images(layers.max_pooling2d, 2, 2),
@@ -59,7 +58,7 @@ APPLY: dict[str, Callable[..., Any]] = {
 }
 WITH_VARIABLES = [
     *("batch_normalization", "conv1d", "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose"),
-    *("dense", "depthwise_conv2d", "group_normalization", "instance_normalization", "layer_norm"),
+    *("dense", "depthwise_conv2d", "group_normalization", "instance_normalization"),
     *("layer_normalization", "prelu", "separable_conv1d", "separable_conv2d"),
 ]
 
@@ -80,11 +79,10 @@ def test_every_layer_is_covered() -> None:
 
 @pytest.mark.parametrize("kind", APPLY)
 def test_default_names_are_made_unique(images: Any, kind: str) -> None:
-    default = "LayerNorm" if kind == "layer_norm" else kind
-    assert APPLY[kind](images).op.name.startswith(f"{default}/")
-    assert APPLY[kind](images).op.name.startswith(f"{default}_1/")
+    assert APPLY[kind](images).op.name.startswith(f"{kind}/")
+    assert APPLY[kind](images).op.name.startswith(f"{kind}_1/")
     with v1.variable_scope("block"):
-        assert APPLY[kind](images).op.name.startswith(f"block/{default}/")
+        assert APPLY[kind](images).op.name.startswith(f"block/{kind}/")
 
 
 @pytest.mark.parametrize("kind", WITH_VARIABLES)
@@ -284,7 +282,7 @@ x = layers.average_pooling2d(layers.max_pooling2d(x, 2, 1), 2, 1)
 x = layers.prelu(layers.group_normalization(layers.instance_normalization(layers.depthwise_conv2d(x, 1)), 2))
 x = layers.conv1d(layers.separable_conv1d(tf.reshape(x, [-1, 16, 2]), 2, 3), 2, 3)
 training = v1.placeholder_with_default(True, [])
-x = layers.dropout(layers.layer_norm(layers.batch_normalization(x, training=training)), training=training)
+x = layers.dropout(layers.layer_normalization(layers.batch_normalization(x, training=training)), training=training)
 cost = tf.reduce_sum(layers.dense(layers.flatten(x), 2))
 with tf.control_dependencies(v1.get_collection(v1.GraphKeys.UPDATE_OPS)):
     step = v1.train.MomentumOptimizer(0.1, 0.9).minimize(cost)

@@ -159,7 +159,7 @@ def test_epsilon_is_any_number(epsilon: Any, fused: bool) -> None:
     with tf.Graph().as_default(), v1.Session() as sess:
         outputs = [
             layers.batch_normalization(INPUTS, training=True, fused=fused, epsilon=epsilon),
-            layers.layer_norm(INPUTS, epsilon=epsilon),
+            layers.layer_normalization(INPUTS, (1, 2, 3), epsilon),
         ]
         sess.run(v1.global_variables_initializer())
         for found, axes in zip(sess.run(outputs), [(0, 1, 2), (1, 2, 3)], strict=True):
@@ -171,7 +171,7 @@ def test_integers_of_numpy_are_integers(integer: Any) -> None:
     with tf.Graph().as_default():
         layers.batch_normalization(INPUTS, axis=integer(2), training=integer(1))
         layers.batch_normalization(INPUTS, axis=[integer(1), integer(3)], name="both")
-        layers.layer_norm(INPUTS, begin_norm_axis=integer(2), begin_params_axis=integer(3))
+        layers.layer_normalization(INPUTS, axis=integer(3))
         shapes = [tuple(variable.shape) for variable in v1.trainable_variables()]
         assert shapes == [(4,), (4,), (1, 5, 1, 3), (1, 5, 1, 3), (3,), (3,)]
         assert len(v1.get_collection(v1.GraphKeys.UPDATE_OPS)) == 2
@@ -301,80 +301,13 @@ def test_batch_normalization_refuses_shapes(shape: Any, message: str) -> None:
         layers.batch_normalization(v1.placeholder(tf.float32, shape))
 
 
-@pytest.mark.parametrize("begin_norm_axis", [1, 2, -1])
-def test_layer_norm(begin_norm_axis: int) -> None:
-    with tf.Graph().as_default(), v1.Session() as sess:
-        outputs = layers.layer_norm(
-            INPUTS,
-            begin_norm_axis=begin_norm_axis,
-            beta_initializer=v1.constant_initializer([1.0, 2.0, 3.0]),
-            gamma_initializer=v1.constant_initializer([0.5, 1.0, 1.5]),
-            activation=tf.nn.relu,
-        )
-        # The order of tf.contrib.layers.layer_norm: beta first.
-        variables = [(variable.op.name, tuple(variable.shape)) for variable in v1.trainable_variables()]
-        assert variables == [("LayerNorm/beta", (3,)), ("LayerNorm/gamma", (3,))]
-        sess.run(v1.global_variables_initializer())
-        found = sess.run(outputs)
-    axes = tuple(range(begin_norm_axis % 4, 4))
-    expected = normalized(INPUTS, axes, epsilon=1e-12) * [0.5, 1.0, 1.5] + [1.0, 2.0, 3.0]
-    np.testing.assert_allclose(found, np.maximum(expected, 0), rtol=1e-4, atol=1e-4)
-
-
-def test_layer_norm_with_parameters_of_several_axes() -> None:
-    with tf.Graph().as_default():
-        outputs = layers.layer_norm(
-            v1.placeholder(tf.float32, [None, None, 4, 3]), begin_params_axis=2, center=False, name="norm"
-        )
-        (gamma,) = v1.global_variables()
-        assert (gamma.op.name, tuple(gamma.shape)) == ("norm/gamma", (4, 3))
-        assert outputs.shape.as_list() == [None, None, 4, 3]
-
-
-@pytest.mark.parametrize(("dtype", "epsilon"), [(tf.float32, 1e-12), (tf.float16, 1e-3), (tf.bfloat16, 1e-3)])
-def test_default_epsilon_of_layer_norm(dtype: Any, epsilon: float) -> None:
-    def found(**options: Any) -> np.ndarray:
-        with tf.Graph().as_default(), v1.Session() as sess:
-            outputs = layers.layer_norm(tf.constant([[0.0, 1e-3]], dtype), **options)
-            sess.run(v1.global_variables_initializer())
-            return np.asarray(sess.run(tf.cast(outputs, tf.float32)))
-
-    np.testing.assert_array_equal(found(), found(epsilon=epsilon))
-    assert (found() != found(epsilon=1e-2)).any()
-
-
-def test_regularizers_of_layer_norm() -> None:
-    with tf.Graph().as_default():
-        layers.layer_norm(INPUTS, beta_regularizer=tf.nn.l2_loss, gamma_regularizer=tf.nn.l2_loss)
-        assert [loss.op.name for loss in v1.losses.get_regularization_losses()] == [
-            "LayerNorm/beta/Regularizer/L2Loss",
-            "LayerNorm/gamma/Regularizer/L2Loss",
-        ]
-
-
-@pytest.mark.parametrize(
-    ("shape", "options", "message"),
-    [
-        ([3], {}, "the shape of the inputs is .*rank 2 or more"),
-        (None, {}, "the shape of the inputs is .*rank 2 or more"),
-        ([2, None], {}, "axis 1, the parameters, is known"),
-        ([2, 3], {"epsilon": "1e-3"}, "epsilon is '1e-3', expected a number"),
-        ([2, 3], {"begin_norm_axis": 2}, r"begin_norm_axis is 2, expected an integer in \[-2, 2\)"),
-        ([2, 3], {"begin_params_axis": -3}, r"begin_params_axis is -3, expected an integer in \[-2, 2\)"),
-    ],
-)
-def test_layer_norm_refuses(shape: Any, options: dict[str, Any], message: str) -> None:
-    with tf.Graph().as_default(), pytest.raises(ConfigError, match=f"^layer_norm layer 'LayerNorm': .*{message}"):
-        layers.layer_norm(v1.placeholder(tf.float32, shape), **options)
-
-
 @pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float16])
-def test_layer_norm_of_16_bits_computes_in_32(dtype):
+def test_layer_normalization_of_16_bits_computes_in_32(dtype):
     x = np.random.default_rng(0).normal(100, 1, [4, 64]).astype(np.float32)
     with tf.Graph().as_default(), v1.Session() as sess:
         rounded = tf.cast(tf.cast(x, dtype), tf.float32)
-        exact = layers.layer_norm(rounded, epsilon=1e-3)
-        half = layers.layer_norm(tf.cast(x, dtype))
+        exact = layers.layer_normalization(rounded)
+        half = layers.layer_normalization(tf.cast(x, dtype))
         assert half.dtype == dtype
         sess.run(v1.global_variables_initializer())
         expected, got = sess.run([exact, tf.cast(half, tf.float32)])

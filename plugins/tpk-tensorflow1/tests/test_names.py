@@ -359,6 +359,30 @@ def test_layers_of_contrib_take_the_arguments_of_tensorflow_1(graph):
         contrib_layers.conv2d(x, 1, 1, activation=None)
 
 
+@pytest.mark.parametrize(("dtype", "epsilon"), [("float32", 1e-12), ("float16", 1e-3), ("bfloat16", 1e-3)])
+@pytest.mark.parametrize("begin_norm_axis", [1, 2, -1])
+def test_layer_norm_of_contrib_normalizes_the_last_axes_of_each_example(graph, begin_norm_axis, dtype, epsilon):
+    x = np.random.default_rng(0).normal(2, 1, [2, 4, 5, 3]).astype(np.float32)
+    y = contrib_layers.layer_norm(tf.cast(x, dtype), begin_norm_axis=begin_norm_axis, activation_fn=tf.nn.relu)
+    variables = [(variable.name, variable.shape.as_list(), variable.dtype) for variable in tf.trainable_variables()]
+    assert variables == [(f"LayerNorm/{name}:0", [3], tf.float32) for name in ("beta", "gamma")]
+    axes = tuple(range(begin_norm_axis % 4, 4))
+    deviations = x - x.mean(axes, keepdims=True)
+    expected = np.maximum(deviations / np.sqrt(x.var(axes, keepdims=True) + epsilon), 0)
+    assert y.dtype.base_dtype == dtype
+    np.testing.assert_allclose(run(tf.cast(y, tf.float32)), expected, atol=1e-4 if dtype == "float32" else 0.05)
+
+
+def test_layer_norm_of_contrib_with_parameters_of_several_axes(graph):
+    x = tf.placeholder(tf.float32, [None, None, 4, 3])
+    y = contrib_layers.layer_norm(x, begin_params_axis=2, center=False, scope="norm")
+    (gamma,) = tf.global_variables()
+    assert (gamma.name, gamma.shape.as_list()) == ("norm/gamma:0", [4, 3])
+    assert y.shape.as_list() == [None, None, 4, 3]
+    with pytest.raises(ValueError, match="have no axis 4"):
+        contrib_layers.layer_norm(x, begin_norm_axis=4)
+
+
 def test_batch_norm_of_contrib_can_update_at_once(graph):
     x = tf.constant([[1.0], [3.0]])
     y = contrib_layers.batch_norm(x, decay=0.5, updates_collections=None)

@@ -34,8 +34,8 @@ In detail:
 
 There are also layers that `tf.compat.v1.layers` never had: `conv1d_transpose`, `depthwise_conv2d`,
 `layer_normalization`, `group_normalization` and `prelu`, with the arguments and results of Keras;
-`instance_normalization`, `global_max_pooling` and `global_average_pooling`; `layer_norm` and `maxout`, as in
-`tf.contrib.layers`. `tpk.layers.rnn_cell` has the cells of recurrent networks.
+`instance_normalization`, `global_max_pooling` and `global_average_pooling`; and `maxout`, as in `tf.contrib.layers`.
+`tpk.layers.rnn_cell` has the cells of recurrent networks.
 """
 
 import lazy_loader

@@ -19,7 +19,6 @@ from .core import (
 from .example_normalization import (
     group_normalization as group_normalization,
     instance_normalization as instance_normalization,
-    layer_norm as layer_norm,
     layer_normalization as layer_normalization,
 )
 from .normalization import batch_normalization as batch_normalization

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.layers.layer_scope import HALF_PRECISION, ONES, ZEROS, Function, LayerScope, VariableOptions, open_layer
+from tpk.layers.layer_scope import ONES, ZEROS, Function, LayerScope, VariableOptions, open_layer
 
 
 def layer_normalization(
@@ -71,7 +71,7 @@ def layer_normalization(
             trainable,
         )
         values = tf.cast(layer.inputs, layer.work_dtype)
-        return _normalize(layer, values, axes, gamma, beta, epsilon, parameter_axes=axes)
+        return _normalize(layer, values, axes, gamma, beta, epsilon, axes)
 
 
 def group_normalization(
@@ -203,65 +203,6 @@ def instance_normalization(
         )
 
 
-def layer_norm(
-    inputs: Any,
-    center: bool = True,
-    scale: bool = True,
-    activation: Function | str | None = None,
-    begin_norm_axis: int = 1,
-    begin_params_axis: int = -1,
-    epsilon: float | None = None,
-    beta_initializer: Any = ZEROS,
-    gamma_initializer: Any = ONES,
-    beta_regularizer: Function | None = None,
-    gamma_regularizer: Function | None = None,
-    trainable: bool = True,
-    name: Any = None,
-    reuse: Any = None,
-) -> Any:
-    """Normalize each example over all its features (Ba et al., 2016, https://arxiv.org/abs/1607.06450).
-
-    The same as `tf.contrib.layers.layer_norm` of TensorFlow 1, with the same variables, ``beta`` and ``gamma``, in the
-    same default scope, ``LayerNorm``, so its checkpoints load. The arguments are named as in the other layers:
-    `activation` was ``activation_fn``, and `name` was ``scope``. By default, it normalizes over all axes except the
-    batch, while `layer_normalization` normalizes over the last one only, as in Transformers.
-
-    Args:
-        inputs: a floating-point tensor of known rank, 2 or more.
-        center: whether to add ``beta``.
-        scale: whether to multiply by ``gamma``.
-        activation: a function, or its name in `tf.nn`; None for linear.
-        begin_norm_axis: the first axis of mean and variance, which include all later ones.
-        begin_params_axis: the variables have the shape of the inputs from this axis on, which must be known.
-        epsilon: a number, added to the variance; None for 1e-12, or 1e-3 for float16 and bfloat16.
-        beta_initializer: an initializer or its name.
-        gamma_initializer: an initializer or its name.
-        beta_regularizer: maps ``beta`` to a scalar loss, which is added to ``REGULARIZATION_LOSSES``.
-        gamma_regularizer: the same for ``gamma``.
-        trainable: whether the variables belong to ``TRAINABLE_VARIABLES``.
-        name: the variable scope of the layer; None for ``LayerNorm``, made unique.
-        reuse: whether to use existing variables: None, True or `tf.compat.v1.AUTO_REUSE`.
-
-    Returns:
-        A tensor like the inputs.
-
-    Raises:
-        ConfigError: if an argument, or the shape or dtype of the inputs, is invalid; it names the layer.
-    """
-    with open_layer("layer_norm", inputs, name, reuse, default_name="LayerNorm") as layer:
-        layer.require_floating()
-        rank = layer.known_rank(2, "(batch, ...)")
-        norm_axes = range(layer.axis_of("begin_norm_axis", begin_norm_axis), rank)
-        params_axes = range(layer.axis_of("begin_params_axis", begin_params_axis), rank)
-        shape = [layer.known_size(axis, "parameters") for axis in params_axes]
-        beta = layer.variable("beta", shape, beta_initializer, beta_regularizer, None, trainable) if center else None
-        gamma = layer.variable("gamma", shape, gamma_initializer, gamma_regularizer, None, trainable) if scale else None
-        if epsilon is None:
-            epsilon = 1e-3 if layer.inputs.dtype.base_dtype in HALF_PRECISION else 1e-12
-        values = tf.cast(layer.inputs, layer.work_dtype)
-        return layer.finish(_normalize(layer, values, list(norm_axes), gamma, beta, epsilon), activation)
-
-
 def _normalize_groups(
     layer: LayerScope,
     groups: int | None,
@@ -302,16 +243,14 @@ def _normalize(
     gamma: Any,
     beta: Any,
     epsilon: float,
-    parameter_axes: list[int] | None = None,
+    parameter_axes: list[int],
 ) -> Any:
-    """Normalize `values` over `axes`; gamma and beta belong to `parameter_axes`, by default the last ones."""
+    """Normalize `values` over `axes`; gamma and beta belong to `parameter_axes`."""
     epsilon = layer.number_of("epsilon", epsilon, 0.001)
-    if parameter_axes is not None:
-        sizes = [size if axis in parameter_axes else 1 for axis, size in enumerate(values.shape.as_list())]
-        gamma, beta = (None if each is None else tf.reshape(each, sizes) for each in (gamma, beta))
-    gamma, beta = (None if each is None else tf.cast(each, values.dtype) for each in (gamma, beta))
+    sizes = [size if axis in parameter_axes else 1 for axis, size in enumerate(values.shape.as_list())]
+    scale, offset = (None if each is None else tf.cast(tf.reshape(each, sizes), values.dtype) for each in (gamma, beta))
     mean, variance = tf.nn.moments(values, axes, keepdims=True)
-    outputs = tf.nn.batch_normalization(values, mean, variance, beta, gamma, epsilon)
+    outputs = tf.nn.batch_normalization(values, mean, variance, offset, scale, epsilon)
     if outputs.shape.rank != layer.inputs.shape.rank:
         outputs = tf.reshape(outputs, tf.shape(layer.inputs))
     outputs = tf.cast(outputs, layer.inputs.dtype.base_dtype)

@@ -418,18 +418,46 @@ def layer_norm(
     begin_params_axis: int = -1,
     scope: Any = None,
 ) -> Any:
-    """Normalize each example; see `tpk.layers.layer_norm`. The default scope is ``LayerNorm``."""
-    with _layer(scope, "LayerNorm", reuse, variables_collections) as layer:
-        outputs = layers.layer_norm(
-            inputs,
-            center=center,
-            scale=scale,
-            activation=activation_fn,
-            begin_norm_axis=begin_norm_axis,
-            begin_params_axis=begin_params_axis,
-            trainable=trainable,
-            name=layer,
+    """Normalize each example over all its features (Ba et al., 2016, https://arxiv.org/abs/1607.06450).
+
+    Args:
+        inputs: a tensor of known rank, 2 or more.
+        center: whether to add ``beta``.
+        scale: whether to multiply by ``gamma``.
+        activation_fn: the activation.
+        reuse: see `fully_connected`.
+        variables_collections: see there.
+        outputs_collections: see there.
+        trainable: see there.
+        begin_norm_axis: the first axis of mean and variance, which include all later ones.
+        begin_params_axis: the variables have the shape of the inputs from this axis on. They are float32 if the inputs
+            are float16 or bfloat16.
+        scope: the variable scope; by default ``LayerNorm``, numbered if the name is in use.
+
+    Raises:
+        ValueError: an axis or the shape of the inputs is invalid.
+    """
+    rank = inputs.shape.rank
+    if rank is None or not all(-rank <= axis < rank for axis in (begin_norm_axis, begin_params_axis)):
+        raise ValueError(
+            f"tf.contrib.layers.layer_norm: the inputs of shape {inputs.shape} have no axis {begin_norm_axis} or "
+            f"{begin_params_axis}"
         )
+    is_half = inputs.dtype.base_dtype in (tf.float16, tf.bfloat16)
+    values = tf.cast(inputs, tf.float32) if is_half else inputs
+
+    def parameter(name: str, initializer: Any) -> Any:
+        shape = inputs.shape[begin_params_axis:]
+        return v1.get_variable(name, shape, values.dtype, initializer, trainable=trainable)
+
+    with _layer(scope, "LayerNorm", reuse, variables_collections):
+        beta = parameter("beta", ZEROS) if center else None
+        gamma = parameter("gamma", v1.ones_initializer()) if scale else None
+        mean, variance = tf.nn.moments(values, list(range(rank))[begin_norm_axis:], keepdims=True)
+        epsilon = 1e-3 if is_half else 1e-12
+        outputs = tf.nn.batch_normalization(values, mean, variance, beta, gamma, epsilon)
+        outputs = tf.cast(outputs, inputs.dtype)
+        outputs = outputs if activation_fn is None else activation_fn(outputs)
     return _collected(outputs, outputs_collections)
 
 

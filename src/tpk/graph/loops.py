@@ -30,7 +30,6 @@ from tpk.tf_internals import (
 
 _CONTROL_FLOW_OPS = ("Enter", "Exit", "LoopCond", "Merge", "NextIteration", "Switch", "Ref")
 _BACK_EDGE_OPS = frozenset({"NextIteration", "RefNextIteration"})
-_HANDLE_DTYPES = (tf.resource,)
 # The handles of these ops belong to one step, not to an object that outlives it.
 _HANDLES_OF_A_STEP = ("TensorArray", "Stack", "TemporaryVariable")
 _SCOPE = "steps"
@@ -152,7 +151,7 @@ def fixed_ops(ordered: Sequence[Any], feeds: Iterable[Any] = ()) -> set[Any]:
 
 def makes_handle(op: Any) -> bool:
     """Whether an op only returns the handle of a lasting object: a variable, a queue, an iterator, a table."""
-    is_handle = op.outputs and all(each.dtype in _HANDLE_DTYPES or is_reference(each) for each in op.outputs)
+    is_handle = op.outputs and all(each.dtype == tf.resource or is_reference(each) for each in op.outputs)
     takes_ref = any(map(is_reference, op.inputs))
     return is_handle and not takes_ref and not op.type.startswith(_HANDLES_OF_A_STEP)
 
@@ -191,7 +190,9 @@ def copy_ops(ordered: Sequence[Any], given: Mapping[str, Any], *, is_placed: boo
             controls = [copies[control] for control in op.control_inputs if control in copies]
             # Inputs from outside enter the loop on the device of the op.
             with graph.control_dependencies(controls), graph.device(op.device):
-                copies[op] = _copy(graph, op, inputs, _attributes(op, names, is_placed))
+                copies[op] = create_op_like(op, graph, inputs, _attributes(op, names, is_placed))
+            for output, original in zip(copies[op].outputs, op.outputs, strict=True):
+                output.set_shape(original.shape)
             names[op.name.encode()] = copies[op].name.encode()
             if is_placed:
                 set_device(copies[op], op.device)
@@ -211,13 +212,6 @@ def _of_iteration(graph: Any, op: Any, shared: Any) -> Any:
         return shared
     with graph.device(op.device):
         return tf.identity(shared)
-
-
-def _copy(graph: Any, op: Any, inputs: list[Any], attributes: dict[str, Any]) -> Any:
-    copy = create_op_like(op, graph, inputs, attributes)
-    for tensor, original in zip(copy.outputs, op.outputs, strict=True):
-        tensor.set_shape(original.shape)
-    return copy
 
 
 def _attributes(op: Any, names: Mapping[bytes, bytes], is_placed: bool) -> dict[str, Any]:
@@ -322,10 +316,7 @@ class _Parts:
         self._check_counts()
         moving = [op for op in moving if op not in self._counts]
         _load_kernels()
-        self.outside: list[Any]
-        self.inside: list[Any]
-        self.after: list[Any]
-        self._split(moving, [op for op in moving if _obstacle(op)], feeds)
+        self.outside, self.inside, self.after = _split(moving, feeds)
         self.boundary = self._made_in(self.outside, [*self.inside, *self.after])
         self.kept = self._made_in(self.inside, self.after)
         # XLA needs to see constants, and ops that compute shapes.
@@ -346,33 +337,6 @@ class _Parts:
                 "xla=True with steps_per_run: the global step is a reference variable, which XLA does not know. Call "
                 "tf.compat.v1.enable_resource_variables() first, or leave one of the two options out."
             )
-
-    def _split(self, moving: Sequence[Any], uncompiled: Sequence[Any], feeds: Sequence[Any]) -> None:
-        """Split the ops that can change from step to step into those before, inside and after the compiled loop."""
-        drawn = _drawn_before(moving, feeds)
-        before = list(uncompiled)
-        while True:
-            needed = set(ops_in_order([*before, *drawn], feeds))
-            changed = _changed_by(op for op in moving if op not in needed)
-            late = {op for op in before if not changed.isdisjoint(_all_handles(ops_in_order([op], feeds)))}
-            if not late:
-                break
-            before = [op for op in before if op not in late]
-        self.outside = [op for op in moving if op in needed]
-        after = {op: op for op in uncompiled if op not in needed}
-        for op in moving:
-            sources = (*(tensor.op for tensor in op.inputs), *op.control_inputs)
-            after.update((op, after[each]) for each in sources if each in after and op not in after)
-        self.after = [op for op in moving if op in after]
-        self.inside = [op for op in moving if op not in needed and op not in after]
-        used = _all_handles(self.inside)
-        for op in self.after:
-            for handle in used.intersection(_handles(op)):
-                culprit, reason = _obstacle(after[op]) or (op, "")
-                raise ConfigError(
-                    f"xla=True with steps_per_run: {culprit.name!r} ({culprit.type}) is needed for what a step does "
-                    f"with the variable {handle.name!r}, and {reason}, or leave one of the two options out."
-                )
 
     def _made_in(self, makers: Sequence[Any], takers: Sequence[Any]) -> list[Any]:
         """Return the outputs of `makers` that `takers` use."""
@@ -404,6 +368,44 @@ class _Parts:
                     "adding 1 to it, or reads it within control flow, which a compiled loop does not support. Read it "
                     "before, leave counting to the trainer, or leave one of the two options out."
                 )
+
+
+def _split(moving: Sequence[Any], feeds: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+    """Split the ops that can change from step to step into those before, inside and after the compiled loop.
+
+    Raises:
+        ConfigError: if an update depends on an op that XLA must not compile.
+    """
+
+    def depends_on(op: Any, changed: set[Any]) -> bool:
+        return not changed.isdisjoint(_all_handles(ops_in_order([op], feeds)))
+
+    changed = _changed_by(moving)
+    drawn = [op for op in moving if op.type.startswith(_RANDOM_OPS) and not depends_on(op, changed)]
+    uncompiled = [op for op in moving if _obstacle(op)]
+    before = uncompiled
+    while True:
+        needed = set(ops_in_order([*before, *drawn], feeds))
+        changed = _changed_by(op for op in moving if op not in needed)
+        late = {op for op in before if depends_on(op, changed)}
+        if not late:
+            break
+        before = [op for op in before if op not in late]
+    after = {op: op for op in uncompiled if op not in needed}
+    for op in moving:
+        sources = (*(tensor.op for tensor in op.inputs), *op.control_inputs)
+        after.update((op, after[each]) for each in sources if each in after and op not in after)
+    inside = [op for op in moving if op not in needed and op not in after]
+    outside, following = [op for op in moving if op in needed], [op for op in moving if op in after]
+    used = _all_handles(inside)
+    for op in following:
+        for handle in used.intersection(_handles(op)):
+            culprit, reason = _obstacle(after[op]) or (op, "")
+            raise ConfigError(
+                f"xla=True with steps_per_run: {culprit.name!r} ({culprit.type}) is needed for what a step does "
+                f"with the variable {handle.name!r}, and {reason}, or leave one of the two options out."
+            )
+    return outside, inside, following
 
 
 def _gather(parts: _Parts, gathered: Any, times: Any) -> tuple[Any, list[Any], list[Any]]:
@@ -487,16 +489,6 @@ def _obstacle(op: Any) -> tuple[Any, str] | None:
 @functools.cache
 def _has_kernel(op_type: str) -> bool:
     return "XLA_CPU_JIT" in devices_with_kernel(op_type) and not op_type.startswith(_NOT_AS_THEY_ARE)
-
-
-def _drawn_before(ops: Sequence[Any], feeds: Sequence[Any]) -> list[Any]:
-    """Return the random ops that do not depend on variables that the steps change."""
-    changed = _changed_by(ops)
-    return [
-        op
-        for op in ops
-        if op.type.startswith(_RANDOM_OPS) and changed.isdisjoint(_all_handles(ops_in_order([op], feeds)))
-    ]
 
 
 @functools.cache

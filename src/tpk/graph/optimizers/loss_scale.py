@@ -9,15 +9,15 @@ import tensorflow as tf
 
 from tpk.checks import check_at_least, check_positive
 from tpk.errors import ConfigError
-from tpk.graph.optimizers.non_finite import GATES_KEY, all_finite, get_shared_variables, multiply, update_if
-from tpk.graph.optimizers.proxy import ProxyOptimizer, unwrapped
+from tpk.graph.optimizers.non_finite import GatedOptimizer, multiply
+from tpk.graph.optimizers.proxy import unwrapped
 from tpk.graph.reports.summaries import add_tensor_summary
 
 _LARGEST_SCALE = 2.0**126
 """The inverse of a larger scale is not a normal number in ``float32``."""
 
 
-class DynamicLossScaleOptimizer(ProxyOptimizer):
+class DynamicLossScaleOptimizer(GatedOptimizer):
     """Multiplies the cost by a scale, and gradients by its inverse.
 
     Without scaling, many gradients of a ``float16`` model are zero, because they are too small for the type. A step
@@ -47,7 +47,7 @@ class DynamicLossScaleOptimizer(ProxyOptimizer):
         growth_interval: the number of updates without overflow after which the scale grows.
         factor: the factor by which it grows and shrinks.
         name: the variable scope of its variables, ``scale``, ``good_steps`` and ``skipped_in_a_row``. They are saved in
-            checkpoints.
+            checkpoints. ``skipped_in_a_row`` counts only steps at a scale of 1.
 
     Raises:
         ConfigError: if `opt` is not a `tf.compat.v1.train.Optimizer`, if a number is out of range, or if a loss scale
@@ -70,7 +70,6 @@ class DynamicLossScaleOptimizer(ProxyOptimizer):
         factor: float = 2.0,
         name: str = "LossScale",
     ) -> None:
-        super().__init__(opt, name)
         check_at_least(self, 1, growth_interval=growth_interval)
         check_positive(self, initial_scale=initial_scale, factor=factor)
         if not 1 <= initial_scale <= _LARGEST_SCALE:
@@ -80,35 +79,14 @@ class DynamicLossScaleOptimizer(ProxyOptimizer):
         self._growth_interval = int(growth_interval)
         self._factor = float(factor)
         # Not among the slots: gradients need the scale, and towers share it as they share a learning rate.
-        self._scale, self._good_steps, self._skipped_in_a_row = get_shared_variables(
-            type(self).__name__,
-            name,
-            {
-                "scale": (tf.float32, float(initial_scale)),
-                "good_steps": (tf.int64, 0),
-                "skipped_in_a_row": (tf.int64, 0),
-            },
-        )
-        self._updates_scale = True
-        add_tensor_summary(self._scale, ["scalar"], name=f"{name}/scale")
-        tf.compat.v1.add_to_collection(GATES_KEY, self)
-
-    def leave_shared_variables(self) -> None:
-        """Let only the optimizer of the first tower update the scale."""
-        self._updates_scale = False
+        scale = (tf.float32, float(initial_scale))
+        super().__init__(opt, name, {"scale": scale, "good_steps": (tf.int64, 0), "skipped_in_a_row": (tf.int64, 0)})
+        add_tensor_summary(self.loss_scale, ["scalar"], name=f"{name}/scale")
 
     @property
     def loss_scale(self) -> Any:
         """The scale, a scalar ``float32`` variable."""
-        return self._scale
-
-    @property
-    def skipped_in_a_row(self) -> Any:
-        """The number of steps in a row that were skipped at a scale of 1, a scalar ``int64`` variable.
-
-        In these steps, gradients were infinite for another reason than scaling.
-        """
-        return self._skipped_in_a_row
+        return self._shared["scale"]
 
     def compute_gradients(self, loss: Any, *args: Any, **kwargs: Any) -> list[tuple[Any, Any]]:
         """Return the gradients of `loss`, computed from the scaled loss and scaled back.
@@ -117,7 +95,7 @@ class DynamicLossScaleOptimizer(ProxyOptimizer):
         """
         with tf.name_scope(self.get_name()):
             # Read once, because another tower may change it before the gradients are computed.
-            scale = self._scale.read_value()
+            scale = self.loss_scale.read_value()
             scaled = tf.cast(loss, tf.float32) * scale
             with tf.device("/cpu:0"):
                 inverse = 1.0 / scale
@@ -125,30 +103,23 @@ class DynamicLossScaleOptimizer(ProxyOptimizer):
         with tf.name_scope(self.get_name()):
             return [(None if grad is None else multiply(grad, inverse), var) for grad, var in pairs]
 
-    def _own_variables(self) -> list[Any]:
-        return [self._scale, self._good_steps, self._skipped_in_a_row]
-
-    def _build_update(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:
+    def _update_shared(self, finite: Any) -> Any:
         # The inverse of the scale is a normal number, at most 1: a gradient is finite if and only if the scaled one is.
-        finite = all_finite([grad for grad, _ in grads_and_vars])
-        update = update_if(finite, self._opt, grads_and_vars, type(self).__name__)
-        return tf.group(update, self._update_scale(finite)) if self._updates_scale else update
-
-    def _update_scale(self, finite: Any) -> Any:
         with tf.device("/cpu:0"):
-            scale, good_steps = self._scale.read_value(), self._good_steps.read_value() + 1
+            scale, good_steps = self.loss_scale.read_value(), self._shared["good_steps"].read_value() + 1
             grows = good_steps >= self._growth_interval
             larger = scale * self._factor
             larger = tf.where(grows & (larger <= _LARGEST_SCALE), larger, scale)
             smaller = tf.maximum(scale / self._factor, 1.0)
             good_steps = tf.where(finite & ~grows, good_steps, tf.zeros_like(good_steps))
-            skipped = self._skipped_in_a_row.read_value()
+            # At a scale of 1, gradients are infinite for another reason than scaling.
+            skipped = self.skipped_in_a_row.read_value()
             skipped = tf.where(finite, tf.zeros_like(skipped), skipped + tf.cast(scale <= 1, tf.int64))
             # The assigned values depend on `finite`, and so on all gradients: these use the old scale.
             return tf.group(
-                self._scale.assign(tf.where(finite, larger, smaller), read_value=False),
-                self._good_steps.assign(good_steps, read_value=False),
-                self._skipped_in_a_row.assign(skipped, read_value=False),
+                self.loss_scale.assign(tf.where(finite, larger, smaller), read_value=False),
+                self._shared["good_steps"].assign(good_steps, read_value=False),
+                self.skipped_in_a_row.assign(skipped, read_value=False),
             )
 
 

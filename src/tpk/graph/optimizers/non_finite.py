@@ -6,6 +6,7 @@ tensor is copied from the device.
 
 from __future__ import annotations
 
+import abc
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,7 +23,7 @@ from tpk.tf_internals import replace_input, replaced_hyperparameters
 logger = logging.getLogger(__name__)
 
 GATES_KEY = "TPK_NON_FINITE_GATES"
-"""The collection of the optimizers that skip updates. Each has a variable `skipped_in_a_row`."""
+"""The collection of the `GatedOptimizer`s of a graph."""
 
 _MAX_REPORTED = 10
 # On a GPU, concatenating tensors up to this size is faster than launching two kernels for each.
@@ -164,7 +165,72 @@ def skip_non_finite(update_ops: Iterable[Any]) -> None:
             replace_input(op, 1, tf.where(tf.reduce_all(tf.math.is_finite(value)), value, unchanged))
 
 
-class SkipNonFiniteOptimizer(ProxyOptimizer):
+class GatedOptimizer(ProxyOptimizer):
+    """The base of optimizers that skip an update if a gradient has a NaN or an infinity. `GATES_KEY` collects them.
+
+    It has scalar variables on the CPU, which its copies for other towers share. Only the optimizer of the first tower
+    updates them.
+
+    Args:
+        opt: the optimizer that updates.
+        name: the variable scope of the variables.
+        variables: type and initial value of each; one of them is ``skipped_in_a_row``.
+
+    Raises:
+        ConfigError: if `opt` is not a `tf.compat.v1.train.Optimizer`, the variables exist already, or TensorFlow
+            executes eagerly.
+    """
+
+    def __init__(self, opt: Any, name: str, variables: Mapping[str, tuple[Any, float]]) -> None:
+        super().__init__(opt, name)
+        self._shared = self._create_shared(variables)
+        self._updates_shared = True
+        tf.compat.v1.add_to_collection(GATES_KEY, self)
+
+    @property
+    def skipped_in_a_row(self) -> Any:
+        """The number of updates skipped since the last one that was not, a scalar ``int64`` variable."""
+        return self._shared["skipped_in_a_row"]
+
+    def leave_shared_variables(self) -> None:
+        """Let only the optimizer of the first tower update the variables."""
+        self._updates_shared = False
+
+    def _own_variables(self) -> list[Any]:
+        return list(self._shared.values())
+
+    def _build_update(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:
+        finite = all_finite([grad for grad, _ in grads_and_vars])
+        update = update_if(finite, self._opt, grads_and_vars, type(self).__name__)
+        return tf.group(update, self._update_shared(finite)) if self._updates_shared else update
+
+    @abc.abstractmethod
+    def _update_shared(self, finite: Any) -> Any:
+        """Return the op that updates the shared variables after an update, which was skipped unless `finite`."""
+
+    def _create_shared(self, variables: Mapping[str, tuple[Any, float]]) -> dict[str, Any]:
+        kind, scope = type(self).__name__, self.get_name()
+        if tf.executing_eagerly():
+            raise ConfigError(
+                f"a {kind} has variables in a graph, but TensorFlow executes eagerly here. Make it inside "
+                "`with tf.Graph().as_default():`; a trainer does so when it asks the model for its optimizer."
+            )
+        with tf.compat.v1.variable_scope(scope, auxiliary_name_scope=False), tf.device("/cpu:0"):
+            try:
+                return {
+                    name: tf.compat.v1.get_variable(
+                        name, [], dtype, tf.compat.v1.constant_initializer(value), trainable=False, use_resource=True
+                    )
+                    for name, (dtype, value) in variables.items()
+                }
+            except ValueError as error:
+                raise ConfigError(
+                    f"there is a {kind} {scope!r} in this graph already. Each optimizer has its own: give "
+                    f"{kind}(..., name=...)."
+                ) from error
+
+
+class SkipNonFiniteOptimizer(GatedOptimizer):
     """Skips an update if a gradient has a NaN or an infinity: nothing is updated, and training continues.
 
     The wrapped optimizer does not see skipped updates: they affect neither the averages of Adam nor the steps that an
@@ -196,74 +262,21 @@ class SkipNonFiniteOptimizer(ProxyOptimizer):
     """
 
     def __init__(self, opt: Any, name: str = "SkipNonFinite") -> None:
-        super().__init__(opt, name)
-        self._skipped, self._skipped_in_a_row = get_shared_variables(
-            type(self).__name__, name, {"skipped": (tf.int64, 0), "skipped_in_a_row": (tf.int64, 0)}
-        )
-        self._counts = True
-        add_tensor_summary(tf.cast(self._skipped, tf.float32), ["scalar"], name=f"{name}/skipped")
-        tf.compat.v1.add_to_collection(GATES_KEY, self)
-
-    def leave_shared_variables(self) -> None:
-        """Let only the optimizer of the first tower count."""
-        self._counts = False
+        super().__init__(opt, name, {"skipped": (tf.int64, 0), "skipped_in_a_row": (tf.int64, 0)})
+        add_tensor_summary(tf.cast(self.skipped, tf.float32), ["scalar"], name=f"{name}/skipped")
 
     @property
     def skipped(self) -> Any:
         """The number of skipped updates, a scalar ``int64`` variable."""
-        return self._skipped
+        return self._shared["skipped"]
 
-    @property
-    def skipped_in_a_row(self) -> Any:
-        """The number of updates skipped since the last one that was not, a scalar ``int64`` variable."""
-        return self._skipped_in_a_row
-
-    def _own_variables(self) -> list[Any]:
-        return [self._skipped, self._skipped_in_a_row]
-
-    def _build_update(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:
-        finite = all_finite([grad for grad, _ in grads_and_vars])
-        update = update_if(finite, self._opt, grads_and_vars, type(self).__name__)
-        return tf.group(update, self._count(finite)) if self._counts else update
-
-    def _count(self, finite: Any) -> Any:
+    def _update_shared(self, finite: Any) -> Any:
         with tf.device("/cpu:0"):
             skipped = tf.cast(~finite, tf.int64)
             return tf.group(
-                self._skipped.assign_add(skipped, read_value=False),
-                self._skipped_in_a_row.assign((self._skipped_in_a_row.read_value() + 1) * skipped, read_value=False),
+                self.skipped.assign_add(skipped, read_value=False),
+                self.skipped_in_a_row.assign((self.skipped_in_a_row.read_value() + 1) * skipped, read_value=False),
             )
-
-
-def get_shared_variables(owner: str, scope: str, variables: Mapping[str, tuple[Any, float]]) -> list[Any]:
-    """Return new scalar variables of an optimizer on the CPU, which its copies for other towers share.
-
-    Args:
-        owner: the class of the optimizer, for messages.
-        scope: their variable scope.
-        variables: type and initial value of each.
-
-    Raises:
-        ConfigError: if they exist already, or TensorFlow executes eagerly.
-    """
-    if tf.executing_eagerly():
-        raise ConfigError(
-            f"a {owner} has variables in a graph, but TensorFlow executes eagerly here. Make it inside "
-            "`with tf.Graph().as_default():`; a trainer does so when it asks the model for its optimizer."
-        )
-    with tf.compat.v1.variable_scope(scope, auxiliary_name_scope=False), tf.device("/cpu:0"):
-        try:
-            return [
-                tf.compat.v1.get_variable(
-                    name, [], dtype, tf.compat.v1.constant_initializer(value), trainable=False, use_resource=True
-                )
-                for name, (dtype, value) in variables.items()
-            ]
-        except ValueError as error:
-            raise ConfigError(
-                f"there is a {owner} {scope!r} in this graph already. Each optimizer has its own: give "
-                f"{owner}(..., name=...)."
-            ) from error
 
 
 def _count(tensors: Sequence[Any]) -> Any:

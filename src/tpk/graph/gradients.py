@@ -146,21 +146,16 @@ def gradient_ops_by_cost(graph: Any) -> dict[Any, list[Any]]:
     return ops
 
 
-def untrained_variables(graph: Any) -> list[str]:
-    """Return the names of the trainable variables that have no gradient of any cost.
+def warn_of_untrained_variables(graph: Any) -> None:
+    """Log one warning that names the trainable variables that have no gradient of any cost, if there are any.
 
     A variable counts as trained if one of several objectives trains it, or if its copy in another tower has a gradient.
-    The result is empty if `compute_gradients` was never called, e.g. by a trainer that builds its train op differently.
+    There is no warning if `compute_gradients` was never called, e.g. by a trainer that builds its train op differently.
     """
     reached = {name_in_tower(record.variable) for record in recorded_gradients(graph)}
-    trainable = graph.get_collection(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES)
-    return [name for name in dict.fromkeys(map(variable_name, trainable)) if name not in reached] if reached else []
-
-
-def warn_of_untrained_variables(graph: Any) -> None:
-    """Log one warning that names all `untrained_variables`, if there are any."""
-    names = untrained_variables(graph)
-    if names:
+    trainable = map(variable_name, graph.get_collection(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES))
+    names = [name for name in dict.fromkeys(trainable) if name not in reached]
+    if names and reached:
         costs = ", nor of ".join(costs_of_first_tower(graph))
         logger.warning("no gradient of %s, so not trained: %s", costs, ", ".join(names))
 

@@ -72,8 +72,7 @@ class AccumGradOptimizer(ProxyOptimizer):
     @property
     def accumulated(self) -> list[Any]:
         """The variables that contain the accumulated gradients, without `counters`."""
-        accumulators = [each for some in self._accumulators.values() for each in some]
-        return [variable for each in accumulators for variable in each.variables]
+        return [variable for some in self._accumulators.values() for each in some for variable in each.variables]
 
     @property
     def counters(self) -> list[Any]:
@@ -102,7 +101,12 @@ class AccumGradOptimizer(ProxyOptimizer):
 
     def _create_accumulators(self, grads_and_vars: Gradients) -> list[_Accumulator]:
         check_no_reference(type(self).__name__, grads_and_vars)
-        return [self._create_accumulator(grad, var) for grad, var in grads_and_vars]
+        created = []
+        for grad, var in grads_and_vars:
+            kind = _SparseAccumulator if isinstance(grad, tf.IndexedSlices) else _Accumulator
+            created.append(kind(var, self.get_name()))
+            self._accumulators.setdefault(var.ref(), []).append(created[-1])
+        return created
 
     def _create_counter(self, grads_and_vars: Gradients) -> Any:
         # The same variable in whatever order the variables are trained.
@@ -110,12 +114,6 @@ class AccumGradOptimizer(ProxyOptimizer):
         counter = create_slot(first, f"{self.get_name()}/counter", lambda: tf.zeros([], tf.int64), on_cpu=True)
         self._counters.append(counter)
         return counter
-
-    def _create_accumulator(self, grad: Any, var: Any) -> _Accumulator:
-        kind = _SparseAccumulator if isinstance(grad, tf.IndexedSlices) else _Accumulator
-        accumulator = kind(var, self.get_name())
-        self._accumulators.setdefault(var.ref(), []).append(accumulator)
-        return accumulator
 
 
 def is_accumulating(optimizer: Any) -> bool:

@@ -348,14 +348,12 @@ class _Parts:
         """Return the copies of the ops of a step."""
         return [copies[op] for op in self.ops if op in copies]
 
-    def at(self, step: Any) -> dict[str, Any]:
-        """Return the given tensors in the step with this number, by name."""
-        return {**self.given, **{read.name: tf.cast(step, read.dtype) for read in self.reads_of_step}}
-
     def row(self, start: Any, iteration: Any, tensors: Sequence[Any], stacked: Sequence[Any]) -> dict[str, Any]:
         """Return the given tensors of an iteration, with its row of each stacked tensor, by name."""
+        step = start + tf.cast(iteration, start.dtype)
+        reads = {read.name: tf.cast(step, read.dtype) for read in self.reads_of_step}
         rows = {tensor.name: stack[iteration] for tensor, stack in zip(tensors, stacked, strict=True)}
-        return {**self.at(start + tf.cast(iteration, start.dtype)), **rows}
+        return {**self.given, **reads, **rows}
 
     def _check_counts(self) -> None:
         for op in self._counts:

@@ -28,7 +28,13 @@ def default_session_config() -> Any:
 
 
 class SessionCreator(RecordsOptions, abc.ABC):
-    """Creates the session of a trainer, or hands over one that exists."""
+    """Creates the session of a trainer, or hands over one that exists.
+
+    Attributes:
+        owns_session: whether the trainer closes the session at the end.
+    """
+
+    owns_session: bool = True
 
     @abc.abstractmethod
     def create_session(self, graph: Any) -> Any:
@@ -36,11 +42,6 @@ class SessionCreator(RecordsOptions, abc.ABC):
 
         It is called once, when the graph is complete and not yet finalized.
         """
-
-    @property
-    def owns_session(self) -> bool:
-        """Whether the trainer closes the session at the end."""
-        return True
 
 
 class NewSessionCreator(SessionCreator):
@@ -82,13 +83,10 @@ class ReuseSessionCreator(SessionCreator):
         sess: a `tf.compat.v1.Session` of the trainer's graph.
     """
 
+    owns_session = False
+
     def __init__(self, sess: Any) -> None:
         self.sess = sess
-
-    @property
-    def owns_session(self) -> bool:
-        """False: the session belongs to the caller."""
-        return False
 
     def create_session(self, graph: Any) -> Any:
         """Return the session, with what is uninitialized in it initialized.

@@ -246,7 +246,7 @@ class HookedSession:
         """Make a run of one step by `Session.run`."""
         with self.sess.graph.as_default():  # Tensors hash only within their graph's context.
             feed_dict = {feed.key: feed.value for feed in feeds}
-        if self._timeout_in_ms and not (options and options.timeout_in_ms):
+        if self._timeout_in_ms:
             timed = RunOptions(timeout_in_ms=self._timeout_in_ms)
             timed.MergeFrom(options or RunOptions())
             options = timed

@@ -104,7 +104,7 @@ class ManySteps:
             raise
 
     def _loop(self, plan: RunPlan, steps: int, arrays: Sequence[Any]) -> None:
-        key = (*plan.work, plan.counting, *map(id, plan.feed_keys), plan.timeout_in_ms)
+        key = (*plan.work, plan.counting, *map(id, plan.feed_keys))
         run = self._runs.get(key)
         if run is None:
             graph = self._sess.graph

@@ -18,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from tpk.errors import SessionError
+from tpk.graph.signature import ArraySpec
 from tpk.graph.steps import ReusableFeeds, StepCounter, leaves, names_in, ops_from, rebuild
 from tpk.session.caller_thread import Call, compile_for_caller, faster_of, most_steps_in_caller
 from tpk.tf_internals import CallableOptions, fetch_handler, fetched_elements, make_callable, word_error
@@ -133,7 +134,7 @@ class _Slot:
     """The arrays that a fed tensor takes."""
 
     dtype: Any
-    dims: tuple[int | None, ...] | None
+    fits: Callable[[tuple[int, ...]], bool]
 
     def convert(self, value: Any) -> np.ndarray | None:
         if type(value) is not np.ndarray or value.dtype != self.dtype:
@@ -144,14 +145,7 @@ class _Slot:
                 value = np.asarray(value, dtype=self.dtype)
             except Exception:  # Session.run fails in the same way, and words it better.
                 return None
-        return value if self._fits(value.shape) else None
-
-    def _fits(self, shape: tuple[int, ...]) -> bool:
-        if self.dims is None:
-            return True
-        return len(shape) == len(self.dims) and all(
-            dim is None or dim == size for dim, size in zip(self.dims, shape, strict=True)
-        )
+        return value if self.fits(value.shape) else None
 
 
 def make_plan(
@@ -180,10 +174,10 @@ def make_plan(
     wanted = [index for index, request in enumerate(requests) if index == 0 or request is not None]
     positions = tuple(wanted.index(index) if index in wanted else None for index in range(len(requests)))
     # The fetch handler reads the keys of a dict again when it builds results, when the caller may have changed it.
-    fetches = [rebuild(requests[index], _itself) for index in wanted]
+    fetches = [rebuild(requests[index], lambda leaf: leaf) for index in wanted]
     kept = [each for request in requests for each in (*leaves(request), *names_in(request))]
     handler = fetch_handler(sess.graph, fetches)
-    ops = [*(tensor.op for tensor in handler.fetches()), *handler.targets()]
+    ops = _ops_of(handler)
     reusable = _needed_feeds(ops, feeds)
     feed_keys = [feed.key for feed in feeds if not isinstance(feed.value, ReusableFeeds) or feed.value in reusable]
     counting = None if counter is None else counter.op_for(ops, counts_step)
@@ -193,7 +187,7 @@ def make_plan(
         fetches=fetches if counting is None else [*fetches, counting],
         positions=positions,
         lasts=all(isinstance(leaf, _KNOWN) for request in fetches for leaf in leaves(request)),
-        work=tuple(dict.fromkeys([*_ops_of(sess.graph, requests[0]), *handler.targets()])),
+        work=tuple(dict.fromkeys([*_ops_of(fetch_handler(sess.graph, requests[0])), *handler.targets()])),
         counting=counting,
         feed_keys=tuple(feed_keys),
         reusable_feeds=reusable,
@@ -228,8 +222,7 @@ def _needed_feeds(ops: Sequence[Any], feeds: Sequence[Feed]) -> tuple[ReusableFe
     return tuple(dict.fromkeys(feed.value for feed in reusable if feed.key.op in needed))
 
 
-def _ops_of(graph: Any, request: Any) -> list[Any]:
-    handler = fetch_handler(graph, request)
+def _ops_of(handler: Any) -> list[Any]:
     return [*(tensor.op for tensor in handler.fetches()), *handler.targets()]
 
 
@@ -270,10 +263,6 @@ def _run_on_server(sess: Any, options: Any, *arrays: Any) -> list[Any]:
     feeds = dict(zip(options.feed, arrays, strict=True))
     values: list[Any] = sess.run([*options.fetch, *options.target], feeds, options.run_options)
     return values[: len(options.fetch)]
-
-
-def _itself(leaf: Any) -> Any:
-    return leaf
 
 
 def _builder(sess: Any, handler: Any, shares: bool) -> Callable[[list[Any]], list[Any]]:
@@ -317,8 +306,8 @@ def _slots(graph: Any, feed_keys: Sequence[Any]) -> tuple[_Slot, ...] | None:
     for key in feed_keys:
         if not isinstance(key, tf.Tensor) or key.graph is not graph or not graph.is_feedable(key):
             return None
-        dims = None if key.shape.rank is None else tuple(key.shape.as_list())
-        slots.append(_Slot(np.dtype(key.dtype.as_numpy_dtype), dims))
+        fits = ArraySpec(tf.TensorSpec(key.shape, key.dtype)).fits
+        slots.append(_Slot(np.dtype(key.dtype.as_numpy_dtype), fits))
     return tuple(slots)
 
 

@@ -18,8 +18,9 @@ from tpk_tensorpack.callbacks.monitor import ScalarPrinter
 from tpk_tensorpack.dataflow import dftools, imgaug
 from tpk_tensorpack.tfutils import symbolic_functions as symbf
 from tpk_tensorpack.tfutils.scope_utils import under_name_scope
-from tpk_tensorpack.utils import logger, viz
+from tpk_tensorpack.utils import argtools, logger, viz
 from tpk_tensorpack.utils.serialize import MsgpackSerializer
+from tpk_tensorpack.utils.stats import StatCounter
 
 POINTS = [[np.full([4], n, np.float32)] for n in (1.0, 2.0)]
 
@@ -230,3 +231,19 @@ def test_each_op_of_a_training_has_one_thread_unless_the_script_says_otherwise(m
     train([])
     train([], session_config=tf.compat.v1.ConfigProto(intra_op_parallelism_threads=2))
     assert [config.intra_op_parallelism_threads for config in made] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: tp.TrainConfig(dataflow=[], data=tp.QueueInput([])),
+        lambda: imgaug.Brightness(0),
+        lambda: imgaug.RandomCrop(9).augment(np.zeros([4, 4, 3], np.uint8)),
+        lambda: argtools.shape2d([1, 2, 3]),
+        lambda: dataflow.dataset.Mnist("validation", dir="/nowhere"),
+        lambda: StatCounter().average,
+    ],
+)
+def test_a_script_can_catch_assertion_errors_as_in_tensorpack(wrong):
+    with pytest.raises(AssertionError):
+        wrong()

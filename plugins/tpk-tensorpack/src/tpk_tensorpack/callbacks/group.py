@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import tpk
+from tpk_tensorpack.errors import CheckError
 
 __all__ = ["Callbacks"]
 
@@ -24,7 +25,7 @@ class Callbacks(list[Any]):
         super().__init__(cbs)
         for each in self:
             if not isinstance(each, tpk.Callback):
-                raise TypeError(f"Callbacks: {each!r} is not a callback")
+                raise CheckError(f"Callbacks: {each!r} is not a callback")
 
     @property
     def cbs(self) -> list[Any]:

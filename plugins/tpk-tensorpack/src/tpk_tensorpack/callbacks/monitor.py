@@ -16,6 +16,7 @@ import tpk
 import tpk.monitors
 from tpk.durable_files import replace_file
 from tpk_tensorpack.callbacks.base import Callback, file_in_log_dir
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.utils import logger
 
 __all__ = [
@@ -97,7 +98,7 @@ class JSONWriter(MonitorBase):
             return None
         stats = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(stats, list):
-            raise ValueError(f"{path} does not contain a list, as written by a JSONWriter")
+            raise CheckError(f"{path} does not contain a list, as written by a JSONWriter")
         return stats
 
     @staticmethod

@@ -18,6 +18,7 @@ import tpk
 from tpk.errors import ConfigError
 from tpk.plugin import also_spelled
 from tpk_tensorpack.callbacks import Callback, InferenceRunner, ScalarStats
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.tfutils.summary import add_moving_summary
 from tpk_tensorpack.tfutils.tower import get_current_tower_context
 from tpk_tensorpack.train.tower import SingleCostTrainer, apply_default_prefetch
@@ -77,7 +78,7 @@ class KerasModel:
             ("input", input),
         ):
             if given is None:
-                raise ConfigError(f"KerasModel needs {name}=")
+                raise CheckError(f"KerasModel needs {name}=")
         self.get_model = get_model
         self.input_signature = input_signature
         self.target_signature = target_signature
@@ -139,7 +140,7 @@ class KerasPhaseCallback(Callback):
 
     def __init__(self, isTrain: bool) -> None:
         if not isinstance(isTrain, bool):
-            raise TypeError(f"KerasPhaseCallback(isTrain={isTrain!r}): expected a bool")
+            raise CheckError(f"KerasPhaseCallback(isTrain={isTrain!r}): expected a bool")
         self._is_training = isTrain
         self._phases: list[Any] = []
 
@@ -183,7 +184,7 @@ def setup_keras_trainer(
     """
     _check_trainer(trainer)
     if not isinstance(optimizer, v1.train.Optimizer):
-        raise ConfigError(
+        raise CheckError(
             f"the optimizer of a Keras model is {optimizer!r}; expected one from tf.train, such as "
             "tf.train.AdamOptimizer(1e-3): tensorpack's trainers do not support Keras optimizers"
         )
@@ -229,7 +230,7 @@ def setup_keras_trainer(
 
 def _check_trainer(trainer: Any) -> Any:
     if not isinstance(trainer, SingleCostTrainer):
-        raise ConfigError(f"{trainer!r} cannot train a Keras model; expected a trainer such as SimpleTrainer()")
+        raise CheckError(f"{trainer!r} cannot train a Keras model; expected a trainer such as SimpleTrainer()")
     return trainer
 
 
@@ -258,7 +259,7 @@ def _check_counts(
     outputs: Sequence[Any], targets: Sequence[Any], losses: Sequence[str], metrics: Sequence[str]
 ) -> None:
     if not len(outputs) == len(targets) == len(losses):
-        raise ConfigError(
+        raise CheckError(
             f"the Keras model has {len(outputs)} outputs, {len(targets)} targets and {len(losses)} losses "
             f"({', '.join(losses)}): expected the same number of each"
         )

@@ -13,6 +13,7 @@ from tpk.dataflow.serialize import LMDBFile
 from tpk.errors import ConfigError, InputError
 from tpk_tensorpack.dataflow.base import ProxyDataFlow, RNGDataFlow
 from tpk_tensorpack.dataflow.raw import DataFromList
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.utils.serialize import loads
 
 __all__ = ["CaffeLMDB", "HDF5Data", "LMDBData", "LMDBDataDecoder", "LMDBDataPoint", "SVMLightData"]
@@ -52,7 +53,7 @@ class HDF5Data(RNGDataFlow):
             raise InputError(f"HDF5Data: {filename} is damaged, or no HDF5 file: {error}") from error
         lengths = [len(data) for data in self.dps]
         if len(set(lengths)) != 1:
-            raise InputError(
+            raise CheckError(
                 f"HDF5Data: {', '.join(self.data_paths)} of {filename} have {lengths} rows; expected as many"
             )
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tpk.errors import ConfigError, InputError
 from tpk_tensorpack.dataflow.base import RNGDataFlow
 from tpk_tensorpack.dataflow.common import MapData, MapDataComponent
 from tpk_tensorpack.dataflow.imgaug.base import AugmentorList, check_augmentors
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.utils import logger
 from tpk_tensorpack.utils.argtools import shape2d
 from tpk_tensorpack.utils.opencv import cv2
@@ -43,9 +43,9 @@ class ImageFromFile(RNGDataFlow):
         shuffle: bool = False,
     ) -> None:
         if channel not in (1, 3):
-            raise ConfigError(f"ImageFromFile(channel={channel}): expected 1 or 3")
+            raise CheckError(f"ImageFromFile(channel={channel}): expected 1 or 3")
         if not len(files):
-            raise ConfigError("ImageFromFile got an empty list of files")
+            raise CheckError("ImageFromFile got an empty list of files")
         self.files = list(files)
         self.channel = channel
         self.resize = None if resize is None else shape2d(resize)
@@ -63,7 +63,7 @@ class ImageFromFile(RNGDataFlow):
     def _read(self, path: str) -> Any:
         image = cv2.imread(path, cv2.IMREAD_GRAYSCALE if self.channel == 1 else cv2.IMREAD_COLOR)
         if image is None:
-            raise InputError(f"ImageFromFile: {path} is missing, or cannot be read as an image")
+            raise CheckError(f"ImageFromFile: {path} is missing, or cannot be read as an image")
         if self.resize is not None:
             image = cv2.resize(image, tuple(self.resize[::-1]))
         # OpenCV reads BGR.
@@ -230,7 +230,7 @@ def _caught(owner: Any, function: Callable[[Any], Any], is_caught: bool) -> Call
 def _image(owner: Any, image: Any, is_copied: bool) -> Any:
     if not isinstance(image, np.ndarray) or image.ndim not in (2, 3):
         what = f"shape {image.shape}" if isinstance(image, np.ndarray) else type(image).__name__
-        raise InputError(
+        raise CheckError(
             f"{type(owner).__name__} got {what} instead of an image; expected an array of shape [height, width] or "
             "[height, width, channels]. Is its index right?"
         )
@@ -241,7 +241,7 @@ def _coordinates(owner: Any, coords: Any, is_copied: bool) -> Any:
     is_array = isinstance(coords, np.ndarray)
     if not is_array or coords.ndim != 2 or coords.shape[1] != 2 or not np.issubdtype(coords.dtype, np.floating):
         what = f"{coords.dtype} of shape {coords.shape}" if is_array else type(coords).__name__
-        raise InputError(
+        raise CheckError(
             f"{type(owner).__name__} got {what} instead of coordinates; expected floating-point numbers of shape [n, 2]"
         )
     return coords.copy() if is_copied else coords

@@ -15,6 +15,7 @@ from tpk.checks import check_positive
 from tpk.dataflow.base import check_iterable, reset_state
 from tpk.errors import ConfigError, InputError
 from tpk_tensorpack.dataflow.base import DataFlow
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.utils import logger
 from tpk_tensorpack.utils.serialize import dumps, loads
 
@@ -41,7 +42,7 @@ def send_dataflow_zmq(df: Any, addr: str, hwm: int = 50, format: str | None = No
     zmq = _zmq("send_dataflow_zmq")
     check_iterable(df, "send_dataflow_zmq")
     if format is not None:
-        raise ConfigError(
+        raise CheckError(
             f"send_dataflow_zmq(format={format!r}): expected None. 'zmq_ops' is for an operation in C++ that builds "
             "for TensorFlow 1 only: send with format=None, and train with QueueInput(RemoteDataZMQ(...))"
         )
@@ -90,7 +91,7 @@ class RemoteDataZMQ(DataFlow):
         _zmq("RemoteDataZMQ")
         check_positive(self, hwm=hwm)
         if not addr1:
-            raise ConfigError("RemoteDataZMQ takes an address, such as 'tcp://*:8877'")
+            raise CheckError("RemoteDataZMQ takes an address, such as 'tcp://*:8877'")
         self._addr1, self._addr2 = addr1, addr2
         self._hwm, self._bind = hwm, bind
         self.cnt1 = self.cnt2 = 0

@@ -20,6 +20,7 @@ from tpk_tensorpack.dataflow.base import DataFlow, RNGDataFlow
 from tpk_tensorpack.dataflow.common import FixedSizeData
 from tpk_tensorpack.dataflow.format import HDF5Data, LMDBData, LMDBDataDecoder, _library
 from tpk_tensorpack.dataflow.raw import DataFromList
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.utils.serialize import dumps, loads
 
 __all__ = ["HDF5Serializer", "LMDBSerializer", "NumpySerializer", "TFRecordSerializer"]
@@ -196,7 +197,7 @@ class HDF5Serializer:
         h5py = _library("h5py", "h5py", "HDF5Serializer")
         points = list(datapoints_with_progress(df, os.fspath(path), "HDF5Serializer"))
         if not points or any(len(point) != len(data_paths) for point in points):
-            raise InputError(
+            raise CheckError(
                 f"HDF5Serializer: expected datapoints of {len(data_paths)} components, as in {data_paths=}"
             )
         with written_atomically(os.fspath(path), "HDF5Serializer") as partial, h5py.File(partial, "w") as file:

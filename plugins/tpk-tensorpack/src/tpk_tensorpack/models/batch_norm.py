@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tpk import layers
 from tpk.tower import get_current_tower_context
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.models.common import ONES, ZEROS, existing_variables, normalize, with_variables
 from tpk_tensorpack.models.registry import layer_register
 from tpk_tensorpack.models.tflayer import MOVING_NAMES, convert_to_tflayer_args, rename_get_variable
@@ -94,15 +95,15 @@ def BatchNorm(
     """
     rank = inputs.shape.rank
     if rank not in (2, 4):
-        raise ValueError(f"BatchNorm: the input has shape {inputs.shape}; expected images (rank 4) or vectors (rank 2)")
+        raise CheckError(f"BatchNorm: the input has shape {inputs.shape}; expected images (rank 4) or vectors (rank 2)")
     if axis is None:
         axis = 1 if rank == 4 and data_format == "channels_first" else rank - 1
     if ema_update not in _EMA_UPDATES:
-        raise ValueError(f"BatchNorm: ema_update={ema_update!r}: expected one of {', '.join(map(repr, _EMA_UPDATES))}")
+        raise CheckError(f"BatchNorm: ema_update={ema_update!r}: expected one of {', '.join(map(repr, _EMA_UPDATES))}")
     if sync_statistics not in _SYNC:
-        raise ValueError(f"BatchNorm: sync_statistics={sync_statistics!r}: expected None, 'nccl' or 'horovod'")
+        raise CheckError(f"BatchNorm: sync_statistics={sync_statistics!r}: expected None, 'nccl' or 'horovod'")
     if virtual_batch_size is not None and sync_statistics is not None:
-        raise ValueError("BatchNorm: virtual_batch_size and sync_statistics exclude each other; drop one of them")
+        raise CheckError("BatchNorm: virtual_batch_size and sync_statistics exclude each other; drop one of them")
     context = get_current_tower_context()
     if training is None:
         training = context is not None and context.is_training
@@ -182,7 +183,7 @@ def BatchRenorm(
     """
     rank = x.shape.rank
     if rank not in (2, 4):
-        raise ValueError(f"BatchRenorm: the input has shape {x.shape}; expected images (rank 4) or vectors (rank 2)")
+        raise CheckError(f"BatchRenorm: the input has shape {x.shape}; expected images (rank 4) or vectors (rank 2)")
     axis = 1 if rank == 4 and data_format == "channels_first" else rank - 1
     features = x.shape.as_list()[axis]
     broadcast = [features if each == axis else 1 for each in range(rank)]

@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk import layers
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.models.common import ZEROS, layer_with_weights, with_variables
 from tpk_tensorpack.models.registry import layer_register
 from tpk_tensorpack.models.tflayer import convert_to_tflayer_args
@@ -95,9 +96,9 @@ def Conv2D(
     layout = get_data_format(data_format, keras_mode=False)
     channels = inputs.shape.as_list()[3 if layout == "NHWC" else 1]
     if channels is None:
-        raise ValueError(f"Conv2D with split={split}: the number of channels of the input is unknown; set its shape")
+        raise CheckError(f"Conv2D with split={split}: the number of channels of the input is unknown; set its shape")
     if channels % split or filters % split:
-        raise ValueError(f"Conv2D: split={split} has to divide both {channels} channels and {filters} filters")
+        raise CheckError(f"Conv2D: split={split} has to divide both {channels} channels and {filters} filters")
     kernel = v1.get_variable(
         "W",
         [*shape2d(kernel_size), channels // split, filters],

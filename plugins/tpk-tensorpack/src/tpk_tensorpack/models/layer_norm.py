@@ -6,6 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.models.common import ONES, ZEROS, normalize, with_variables
 from tpk_tensorpack.models.registry import layer_register
 from tpk_tensorpack.utils.argtools import get_data_format
@@ -42,7 +43,7 @@ def LayerNorm(
     """
     rank = x.shape.rank
     if rank not in (2, 4):
-        raise ValueError(f"LayerNorm: the input has shape {x.shape}; expected images (rank 4) or vectors (rank 2)")
+        raise CheckError(f"LayerNorm: the input has shape {x.shape}; expected images (rank 4) or vectors (rank 2)")
     return _normalized(x, list(range(1, rank)), data_format, epsilon, center, scale, gamma_initializer)
 
 
@@ -64,7 +65,7 @@ def InstanceNorm(
     if use_affine is not None:
         center = scale = use_affine
     if x.shape.rank != 4:
-        raise ValueError(f"InstanceNorm: the input has shape {x.shape}; expected images (rank 4)")
+        raise CheckError(f"InstanceNorm: the input has shape {x.shape}; expected images (rank 4)")
     axes = [1, 2] if get_data_format(data_format) == "channels_last" else [2, 3]
     return _normalized(x, axes, data_format, epsilon, center, scale, gamma_initializer)
 
@@ -76,7 +77,7 @@ def _normalized(
     axis = 1 if rank == 4 and get_data_format(data_format) == "channels_first" else rank - 1
     channels = x.shape.as_list()[axis]
     if channels is None:
-        raise ValueError(f"the number of channels of the input with shape {x.shape} is unknown; set its shape")
+        raise CheckError(f"the number of channels of the input with shape {x.shape} is unknown; set its shape")
     beta = v1.get_variable("beta", [channels], initializer=ZEROS) if center else None
     gamma = v1.get_variable("gamma", [channels], initializer=gamma_initializer) if scale else None
     outputs, _, _ = normalize(x, axes, axis, beta, gamma, epsilon, name="output")

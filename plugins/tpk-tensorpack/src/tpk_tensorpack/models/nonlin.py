@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk import layers
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.models.batch_norm import BatchNorm
 from tpk_tensorpack.models.common import with_variables
 from tpk_tensorpack.models.registry import layer_register
@@ -29,10 +30,10 @@ def Maxout(x: Any, num_unit: int) -> Any:
     """
     shape = x.shape.as_list()
     if len(shape) not in (2, 4):
-        raise ValueError(f"Maxout: the input has shape {shape}; expected two or four dimensions")
+        raise CheckError(f"Maxout: the input has shape {shape}; expected two or four dimensions")
     channels = shape[-1]
     if channels is None or channels % num_unit:
-        raise ValueError(f"Maxout: num_unit={num_unit} does not divide the {channels} channels of the input")
+        raise CheckError(f"Maxout: num_unit={num_unit} does not divide the {channels} channels of the input")
     return tf.identity(layers.maxout(x, channels // num_unit), name="output")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.tfutils.argscope import with_scope_arguments
 from tpk_tensorpack.tfutils.layer_log import disable_layer_logging, log_shapes
 
@@ -80,7 +81,7 @@ def _taken_name(func: Layer, use_scope: bool | None, args: tuple[Any, ...]) -> t
     """Return the name of the scope, if given, and the remaining arguments."""
     has_name = bool(args) and isinstance(args[0], str)
     if use_scope and not has_name:
-        raise ValueError(
+        raise CheckError(
             f"{func.__name__} takes the name of its scope first, as in {func.__name__}('name', x, …); "
             f"got {args[0] if args else 'nothing'!r}"
         )

@@ -11,6 +11,7 @@ import tensorflow as tf
 from tpk import layers
 from tpk.graph import l1_regularizer, l2_regularizer
 from tpk.tower import get_current_tower_context
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.models.registry import layer_register
 from tpk_tensorpack.utils import logger
 from tpk_tensorpack.utils.argtools import log_once
@@ -112,7 +113,7 @@ def Dropout(x: Any, *args: Any, **kwargs: Any) -> Any:
         kwargs["rate"] = 1 - args[0]
     elif "keep_prob" in kwargs:
         if "rate" in kwargs:
-            raise ValueError("Dropout got both keep_prob and rate; use rate")
+            raise CheckError("Dropout got both keep_prob and rate; use rate")
         kwargs["rate"] = 1 - kwargs.pop("keep_prob")
     elif "rate" not in kwargs:
         kwargs["rate"] = 0.5

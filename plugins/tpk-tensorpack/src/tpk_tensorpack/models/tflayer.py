@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.utils.argtools import get_data_format
 
 __all__: list[str] = []
@@ -47,7 +48,7 @@ def convert_to_tflayer_args(args_names: Sequence[str], name_mapping: Mapping[str
         @functools.wraps(func)
         def layer(inputs: Any, *args: Any, **kwargs: Any) -> Any:
             if len(args) > len(args_names):
-                raise ValueError(
+                raise CheckError(
                     f"{func.__name__} takes {', '.join(args_names)} by position after the inputs; "
                     f"pass the other {len(args) - len(args_names)} by name"
                 )
@@ -55,7 +56,7 @@ def convert_to_tflayer_args(args_names: Sequence[str], name_mapping: Mapping[str
             for name, value in kwargs.items():
                 now = names.get(name, name)
                 if now in arguments:
-                    raise TypeError(
+                    raise CheckError(
                         f"{func.__name__} got {now!r} twice" + (f", once as {name!r}" if now != name else "")
                     )
                 arguments[now] = value

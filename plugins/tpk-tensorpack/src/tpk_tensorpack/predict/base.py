@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 import tpk.predict
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.predict.config import PredictConfig
 
 __all__ = ["OfflinePredictor", "OnlinePredictor", "PredictorBase"]
@@ -75,7 +76,7 @@ class OnlinePredictor(PredictorBase):
 
     def _do_call(self, dp: Sequence[Any]) -> Any:
         if len(dp) != len(self.input_tensors):
-            raise ValueError(
+            raise CheckError(
                 f"the predictor takes {len(self.input_tensors)} inputs "
                 f"({', '.join(tensor.op.name for tensor in self.input_tensors) or 'none'}), got {len(dp)}"
             )

@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from typing import Any
 
 import tpk.predict
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.missing import not_here
 from tpk_tensorpack.predict.base import AsyncPredictorBase, OnlinePredictor
 
@@ -44,7 +45,7 @@ class MultiThreadAsyncPredictor(AsyncPredictorBase):
 
     def __init__(self, predictors: Sequence[OnlinePredictor], batch_size: int = 5) -> None:
         if not predictors or any(predictor.return_input for predictor in predictors):
-            raise ValueError(
+            raise CheckError(
                 "MultiThreadAsyncPredictor takes one or more predictors that do not return their inputs: "
                 "return_input=False"
             )

@@ -9,6 +9,7 @@ from typing import Any
 
 import tpk.predict
 from tpk.dataflow.base import reset_state
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.predict.base import OfflinePredictor
 from tpk_tensorpack.predict.config import PredictConfig
 from tpk_tensorpack.utils.gpu import get_num_gpu
@@ -30,7 +31,7 @@ class DatasetPredictorBase(abc.ABC):
 
     def __init__(self, config: PredictConfig, dataset: Iterable[Any]) -> None:
         if not isinstance(config, PredictConfig):
-            raise ValueError(f"{type(self).__name__} takes a PredictConfig, got {config!r}")
+            raise CheckError(f"{type(self).__name__} takes a PredictConfig, got {config!r}")
         self.config = config
         self.dataset = dataset
 

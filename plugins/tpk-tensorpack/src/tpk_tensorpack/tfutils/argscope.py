@@ -13,6 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.tfutils.layer_log import log_shapes
 
 __all__ = ["argscope", "enable_argscope_for_function", "enable_argscope_for_module", "get_arg_scope"]
@@ -43,7 +44,7 @@ def argscope(layers: Any, **kwargs: Any) -> Iterator[None]:
     scope = get_arg_scope()
     for layer in layers:
         if not getattr(layer, "__argscope_enabled__", False):
-            raise ValueError(
+            raise CheckError(
                 f"argscope: {layer!r} does not take arguments from a scope: decorate it with layer_register or "
                 "enable_argscope_for_function first"
             )
@@ -83,7 +84,7 @@ def enable_argscope_for_function(func: Callable[..., Any], log_shape: bool = Tru
         TypeError: `func` is not callable.
     """
     if not callable(func):
-        raise TypeError(f"enable_argscope_for_function({func!r}): expected a function")
+        raise CheckError(f"enable_argscope_for_function({func!r}): expected a function")
     signature = inspect.signature(func)
 
     @functools.wraps(func)

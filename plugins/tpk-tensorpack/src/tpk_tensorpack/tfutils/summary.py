@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tpk import graph
 from tpk.graph import MOVING_SUMMARY_OPS_KEY, encode_png
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.tfutils.tower import get_current_tower_context
 from tpk_tensorpack.utils import logger
 
@@ -103,7 +104,7 @@ def add_param_summary(*summary_lists: tuple[str, Sequence[str]], **kwargs: Any) 
     """
     collections = kwargs.pop("collections", None)
     if kwargs:
-        raise TypeError(f"add_param_summary takes 'collections', not {', '.join(map(repr, kwargs))}")
+        raise CheckError(f"add_param_summary takes 'collections', not {', '.join(map(repr, kwargs))}")
     if not _is_another_tower():
         graph.add_param_summary(*summary_lists, collections=collections)
 
@@ -127,13 +128,13 @@ def add_moving_summary(*args: Any, **kwargs: Any) -> list[Any]:
     collection = kwargs.pop("collection", MOVING_SUMMARY_OPS_KEY)
     summary_keys = kwargs.pop("summary_collections", None) or [tf.compat.v1.GraphKeys.SUMMARIES]
     if kwargs:
-        raise TypeError(
+        raise CheckError(
             f"add_moving_summary takes decay, collection and summary_collections, not {', '.join(map(repr, kwargs))}"
         )
     tensors = [each for given in args for each in (given if isinstance(given, (list, tuple)) else [given])]
     for tensor in tensors:
         if tensor.shape.rank not in (0, None):
-            raise ValueError(
+            raise CheckError(
                 f"add_moving_summary takes scalars, but {tensor.name!r} has shape {tensor.shape}. Take its mean, "
                 "e.g. with tf.reduce_mean(x, name=...)"
             )

@@ -14,6 +14,7 @@ import tensorflow as tf
 import tpk
 from tpk.checkpoint import NpzReader
 from tpk.graph.variables import assign_values, variable_name
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.tfutils.common import get_op_tensor_name
 from tpk_tensorpack.utils import logger
 
@@ -83,7 +84,7 @@ class SessionUpdate:
         for name, value in prms.items():
             variable = self.name_map.get(get_op_tensor_name(name)[0])
             if variable is None:
-                raise ValueError(
+                raise CheckError(
                     f"none of the variables to update is called {name!r}; those are {', '.join(sorted(self.name_map))}"
                 )
             fitting = self.relaxed_value_for_var(value, variable, self.ignore_mismatch)

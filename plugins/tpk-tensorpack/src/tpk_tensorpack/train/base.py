@@ -10,6 +10,7 @@ from typing import Any
 import tpk
 from tpk import StopTraining
 from tpk_tensorpack.callbacks.monitor import Monitors
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.tfutils.common import get_default_sess_config
 from tpk_tensorpack.train import older
 from tpk_tensorpack.train.config import DEFAULT_CALLBACKS, monitors_in
@@ -170,7 +171,7 @@ class Trainer(tpk.Trainer):
             options: as for `train`.
         """
         if _sentinel is not None:
-            raise TypeError("train_with_defaults takes keyword arguments only, such as callbacks=")
+            raise CheckError("train_with_defaults takes keyword arguments only, such as callbacks=")
         self.train(
             [*(callbacks or ()), *(DEFAULT_CALLBACKS() if extra_callbacks is None else extra_callbacks)],
             monitors_in(options.get("run_dir", logger.get_logger_dir())) if monitors is None else monitors,

@@ -6,7 +6,6 @@ import os
 from typing import Any
 
 import tpk
-from tpk.errors import ConfigError
 from tpk_tensorpack.callbacks import (
     JSONWriter,
     MergeAllSummaries,
@@ -16,6 +15,7 @@ from tpk_tensorpack.callbacks import (
     ScalarPrinter,
     TFEventWriter,
 )
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.train import older
 from tpk_tensorpack.train.model_desc import ModelDescBase
 from tpk_tensorpack.utils import logger
@@ -80,13 +80,13 @@ class TrainConfig(older.OlderConfig):
         max_epoch: int = 99999,
     ) -> None:
         if dataflow is not None and data is not None:
-            raise ConfigError("TrainConfig takes either dataflow=<a data flow> or data=<an InputSource>")
+            raise CheckError("TrainConfig takes either dataflow=<a data flow> or data=<an InputSource>")
         if data is not None and not isinstance(data, tpk.InputSource):
-            raise ConfigError(f"TrainConfig(data={data!r}): expected an InputSource. Use dataflow= for a data flow")
+            raise CheckError(f"TrainConfig(data={data!r}): expected an InputSource. Use dataflow= for a data flow")
         if model is not None and not isinstance(model, ModelDescBase | tpk.ModelDesc):
-            raise ConfigError(f"TrainConfig(model={model!r}): expected an instance of a subclass of ModelDesc")
+            raise CheckError(f"TrainConfig(model={model!r}): expected an instance of a subclass of ModelDesc")
         if session_creator is not None and session_config is not None:
-            raise ConfigError(
+            raise CheckError(
                 "TrainConfig takes either session_creator or session_config: pass the latter to the creator"
             )
         self.dataflow = dataflow
@@ -170,5 +170,5 @@ def _steps_of(data: Any, given: int | None) -> int:
             size = None
     if size is None:
         what = "there is no data" if data is None else "the data has no length"
-        raise ConfigError(f"TrainConfig: {what}, so steps_per_epoch is unknown; pass it explicitly")
+        raise CheckError(f"TrainConfig: {what}, so steps_per_epoch is unknown; pass it explicitly")
     return int(size)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tpk.errors import ConfigError
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.train.base import logged_by_script
 from tpk_tensorpack.train.config import TrainConfig
 from tpk_tensorpack.train.tower import SingleCostTrainer, apply_default_prefetch as apply_default_prefetch
@@ -28,9 +28,9 @@ def launch_train_with_config(config: TrainConfig, trainer: Any) -> None:
         ```
     """
     if not isinstance(config, TrainConfig):
-        raise ConfigError(f"launch_train_with_config got {config!r}; expected a TrainConfig")
+        raise CheckError(f"launch_train_with_config got {config!r}; expected a TrainConfig")
     if not isinstance(trainer, SingleCostTrainer):
-        raise ConfigError(
+        raise CheckError(
             f"launch_train_with_config got {trainer!r}; expected a trainer of single-cost models, such as "
             "SimpleTrainer()"
         )

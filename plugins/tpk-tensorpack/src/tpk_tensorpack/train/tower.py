@@ -8,11 +8,12 @@ from typing import Any
 import tensorflow as tf
 
 import tpk
-from tpk.errors import ConfigError, InputError, TowerError, TrainerStateError
+from tpk.errors import InputError, TowerError, TrainerStateError
 from tpk.graph import ProxyOptimizer, compiled_by_xla, resolve_devices
 from tpk.input_source import ProxyInput
 from tpk.plugin import get_catalog
 from tpk.tf_internals import unfinalize
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.input_source import QueueInput, StagingInput
 from tpk_tensorpack.predict.base import OnlinePredictor
 from tpk_tensorpack.tfutils.tower import TowerFunc, get_current_tower_context
@@ -222,7 +223,7 @@ class SingleCostTrainer(TowerTrainer, tpk.SingleCostTrainer):
         data = config.dataflow if config.data is None else config.data
         for name, given in (("model", config.model), ("dataflow", data)):
             if given is None:
-                raise ConfigError(f"{type(self).__name__}: the TrainConfig has no {name}. Pass {name}=")
+                raise CheckError(f"{type(self).__name__}: the TrainConfig has no {name}. Pass {name}=")
         optimizer = config.optimizer
         self.setup_graph(
             config.model.get_input_signature(),

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.utils import logger
 
 __all__ = [
@@ -114,7 +115,7 @@ def shape2d(a: int | Sequence[int]) -> list[int]:
         return [a, a]
     if isinstance(a, (list, tuple)) and len(a) == 2:
         return list(a)
-    raise ValueError(f"the shape {a!r} is neither a number nor a pair of numbers")
+    raise CheckError(f"the shape {a!r} is neither a number nor a pair of numbers")
 
 
 def shape4d(a: int | Sequence[int], data_format: str = "NHWC") -> list[int]:

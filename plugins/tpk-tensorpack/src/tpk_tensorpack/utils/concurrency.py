@@ -17,6 +17,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.missing import not_here
 from tpk_tensorpack.utils import logger
 
@@ -114,7 +115,7 @@ class ShareSessionThread(threading.Thread):
 
     def __init__(self, th: threading.Thread | None = None) -> None:
         if th is not None and not isinstance(th, threading.Thread):
-            raise TypeError(f"ShareSessionThread(th={th!r}): expected a threading.Thread")
+            raise CheckError(f"ShareSessionThread(th={th!r}): expected a threading.Thread")
         super().__init__()
         self._wrapped = th
         self.daemon = True
@@ -152,7 +153,7 @@ def ensure_proc_terminate(proc: Any) -> None:
             ensure_proc_terminate(each)
         return
     if not isinstance(proc, (multiprocessing.process.BaseProcess, subprocess.Popen)):
-        raise TypeError(f"ensure_proc_terminate({proc!r}): expected a process of multiprocessing or subprocess")
+        raise CheckError(f"ensure_proc_terminate({proc!r}): expected a process of multiprocessing or subprocess")
     reference = weakref.ref(proc)
 
     def end() -> None:

@@ -6,6 +6,8 @@ import importlib
 from collections.abc import Iterator
 from typing import Any
 
+from tpk_tensorpack.errors import CheckError
+
 __all__ = ["NVMLContext"]
 
 
@@ -80,5 +82,5 @@ class NVMLContext:
         """
         count = self.num_devices()
         if not 0 <= idx < count:
-            raise ValueError(f"there is no GPU {idx}: this host has {count}")
+            raise CheckError(f"there is no GPU {idx}: this host has {count}")
         return NvidiaDevice(self._nvml, self._nvml.nvmlDeviceGetHandleByIndex(idx))

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from tpk_tensorpack.errors import CheckError
+
 __all__ = ["Accuracy", "BinaryStatistics", "OnlineMoments", "RatioCounter", "StatCounter"]
 
 
@@ -56,7 +58,7 @@ class StatCounter:
 
     def _some(self) -> list[float]:
         if not self._values:
-            raise ValueError("a StatCounter without numbers has no statistics; feed it first")
+            raise CheckError("a StatCounter without numbers has no statistics; feed it first")
         return self._values
 
 
@@ -121,7 +123,7 @@ class BinaryStatistics:
         """
         pred, label = np.asarray(pred), np.asarray(label)
         if pred.shape != label.shape:
-            raise ValueError(f"predictions of shape {pred.shape}, labels of shape {label.shape}; expected equal shapes")
+            raise CheckError(f"predictions of shape {pred.shape}, labels of shape {label.shape}; expected equal shapes")
         self.nr_pos += int((label == 1).sum())
         self.nr_neg += int((label == 0).sum())
         self.nr_pred_pos += int((pred == 1).sum())

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.utils import logger
 from tpk_tensorpack.utils.stats import StatCounter
 
@@ -91,7 +92,7 @@ class Timer:
     def pause(self) -> None:
         """Pause the timer."""
         if self._paused_at is not None:
-            raise ValueError("the Timer is already paused")
+            raise CheckError("the Timer is already paused")
         self._paused_at = self._clock()
 
     def is_paused(self) -> bool:
@@ -101,7 +102,7 @@ class Timer:
     def resume(self) -> None:
         """Resume the timer."""
         if self._paused_at is None:
-            raise ValueError("the Timer is not paused")
+            raise CheckError("the Timer is not paused")
         self._start += self._clock() - self._paused_at
         self._paused_at = None
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tpk.dataflow.base import reset_state
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.utils.fs import mkdir_p
 
 __all__ = [
@@ -110,7 +111,7 @@ def stack_patches(
     """
     patches = _as_patches(patch_list, pad)
     if len(patches) > nr_row * nr_col:
-        raise ValueError(f"stack_patches: {len(patches)} images do not fit in {nr_row} rows of {nr_col}")
+        raise CheckError(f"stack_patches: {len(patches)} images do not fit in {nr_row} rows of {nr_col}")
     canvas = _Canvas(patches, nr_row, nr_col, border, bgcolor)
     image = canvas.draw(patches)
     if viz:
@@ -230,7 +231,7 @@ def intensity_to_rgb(intensity: Image, cmap: str = "cubehelix", normalize: bool 
     """
     values = np.asarray(intensity, np.float32)
     if values.ndim != 2:
-        raise ValueError(f"intensity_to_rgb takes intensities of shape [height, width], got {values.shape}")
+        raise CheckError(f"intensity_to_rgb takes intensities of shape [height, width], got {values.shape}")
     try:
         colormaps = importlib.import_module("matplotlib").colormaps
     except ImportError as error:
@@ -282,14 +283,14 @@ def draw_boxes(im: Image, boxes: Any, labels: Sequence[str] | None = None, color
     cv2 = _cv2("draw_boxes")
     corners = np.asarray(boxes, np.int32).reshape(-1, 4)
     if labels is not None and len(labels) != len(corners):
-        raise ValueError(f"draw_boxes: {len(labels)} labels for {len(corners)} boxes; expected one for each")
+        raise CheckError(f"draw_boxes: {len(labels)} labels for {len(corners)} boxes; expected one for each")
     image: Image = np.array(im, np.uint8)
     if image.ndim == 2 or image.shape[2] == 1:
         image = np.repeat(image.reshape(*image.shape[:2], 1), 3, axis=2)
     height, width = image.shape[:2]
     x0, y0, x1, y1 = corners.T
     if (corners < 0).any() or (x1 > width).any() or (y1 > height).any() or (x1 <= x0).any() or (y1 <= y0).any():
-        raise ValueError(f"draw_boxes: boxes are x0, y0, x1, y1 within the image of {height}x{width}, got {boxes}")
+        raise CheckError(f"draw_boxes: boxes are x0, y0, x1, y1 within the image of {height}x{width}, got {boxes}")
     # Draw small boxes last, so that they are not hidden.
     chosen = (15, 128, 15) if color is None else tuple(map(int, color))
     for index in np.argsort(-(x1 - x0) * (y1 - y0), kind="stable"):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tpk_tensorpack.dataflow.dataset.published import IndexedData, check_split, extract, reading, require
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.utils import logger
 from tpk_tensorpack.utils.fs import get_dataset_path
 
@@ -51,7 +52,7 @@ class CifarBase(IndexedData):
     ) -> None:
         check_split(type(self).__name__, train_or_test, ("train", "test"))
         if cifar_classnum not in _ARCHIVES:
-            raise ValueError(f"{type(self).__name__}: there is CIFAR of 10 or of 100 classes, not {cifar_classnum!r}")
+            raise CheckError(f"{type(self).__name__}: there is CIFAR of 10 or of 100 classes, not {cifar_classnum!r}")
         self.train_or_test = train_or_test
         self.cifar_classnum = cifar_classnum
         self.shuffle = train_or_test == "train" if shuffle is None else shuffle

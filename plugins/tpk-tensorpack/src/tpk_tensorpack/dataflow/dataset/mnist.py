@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tpk_tensorpack.dataflow.dataset.published import IndexedData, check_split, reading, require
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.utils.fs import get_dataset_path
 
 __all__ = ["FashionMnist", "Mnist"]
@@ -52,7 +53,7 @@ class Mnist(IndexedData):
         labels_path = os.path.join(directory, f"{prefix}-labels-idx1-ubyte.gz")
         self.labels = self._load(labels_path, 1)
         if len(images) != len(self.labels):
-            raise ValueError(f"{labels_path}: {len(self.labels)} labels, for {len(images)} images beside it")
+            raise CheckError(f"{labels_path}: {len(self.labels)} labels, for {len(images)} images beside it")
         self.images = images[..., None].astype("float32") / np.float32(255)
 
     def _load(self, path: str, ndim: int) -> np.ndarray:

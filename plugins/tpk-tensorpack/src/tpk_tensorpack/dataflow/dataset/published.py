@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tpk_tensorpack.dataflow.base import RNGDataFlow
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.utils import logger
 
 __all__ = ["IndexedData", "LabelledImages", "check_split", "extract", "load_mat", "read_image", "reading", "require"]
@@ -63,7 +64,7 @@ class LabelledImages(IndexedData):
 def check_split(what: str, name: str, splits: Sequence[str]) -> None:
     """Raise a `ValueError` unless `name` is a split of the data set."""
     if name not in splits:
-        raise ValueError(f"{what}: expected one of {', '.join(map(repr, splits))}, not {name!r}")
+        raise CheckError(f"{what}: expected one of {', '.join(map(repr, splits))}, not {name!r}")
 
 
 def require(path: Any, source: str, what: str) -> str:
@@ -151,5 +152,5 @@ def read_image(path: Any, what: str) -> np.ndarray:
         raise FileNotFoundError(f"{what}: {path}, an image in its list, is missing")
     image: np.ndarray | None = cv2.imread(path, cv2.IMREAD_COLOR)
     if image is None:
-        raise ValueError(f"{what}: {path} cannot be read as an image: it may be damaged")
+        raise CheckError(f"{what}: {path} cannot be read as an image: it may be damaged")
     return image

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from tpk.errors import ConfigError, InputError
 from tpk_tensorpack.dataflow.imgaug.transform import (
     Array,
     From,
@@ -22,6 +21,7 @@ from tpk_tensorpack.dataflow.imgaug.transform import (
     list_lines,
     set_fields,
 )
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.utils.argtools import log_once
 from tpk_tensorpack.utils.develop import deprecated
 from tpk_tensorpack.utils.utils import get_rng
@@ -219,9 +219,9 @@ def check_image(img: Any) -> None:
         InputError: it is not.
     """
     if not isinstance(img, np.ndarray):
-        raise InputError(f"an augmentor got a {type(img).__name__} instead of an image; expected a NumPy array")
+        raise CheckError(f"an augmentor got a {type(img).__name__} instead of an image; expected a NumPy array")
     if img.ndim not in (2, 3):
-        raise InputError(
+        raise CheckError(
             f"an augmentor got an array of shape {img.shape}; expected [height, width] or [height, width, channels]"
         )
 
@@ -233,10 +233,10 @@ def check_augmentors(owner: str, augmentors: Any) -> None:
         ConfigError: it is not.
     """
     if not isinstance(augmentors, (list, tuple)):
-        raise ConfigError(f"{owner} got {augmentors!r}; expected a list of augmentors")
+        raise CheckError(f"{owner} got {augmentors!r}; expected a list of augmentors")
     for each in augmentors:
         if not (hasattr(each, "get_transform") and hasattr(each, "reset_state")):
-            raise ConfigError(
+            raise CheckError(
                 f"{owner} got {each!r}, which is not an imgaug.ImageAugmentor; imgaug.MapImage wraps a function"
             )
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from tpk.errors import ConfigError
 from tpk_tensorpack.dataflow.imgaug.base import PhotometricAugmentor
 from tpk_tensorpack.dataflow.imgaug.transform import Array, with_channels_of
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.utils.opencv import BGR2GRAY, RGB2GRAY, cv2
 
 __all__ = ["ColorSpace", "Grayscale", "ToFloat32", "ToUint8"]
@@ -45,7 +45,7 @@ class Grayscale(ColorSpace):
 
     def __init__(self, keepdims: bool = True, rgb: bool = False, keepshape: bool = False) -> None:
         if keepshape and not keepdims:
-            raise ConfigError("Grayscale(keepshape=True) needs keepdims=True: its images have three axes")
+            raise CheckError("Grayscale(keepshape=True) needs keepdims=True: its images have three axes")
         super().__init__(RGB2GRAY if rgb else BGR2GRAY, keepdims)
         self.keepshape = keepshape
         self.rgb = rgb

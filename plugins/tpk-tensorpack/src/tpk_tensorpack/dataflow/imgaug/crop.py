@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from tpk.errors import InputError
 from tpk_tensorpack.dataflow.imgaug.base import ImageAugmentor
 from tpk_tensorpack.dataflow.imgaug.misc import ResizeShortestEdge
 from tpk_tensorpack.dataflow.imgaug.transform import (
@@ -18,6 +17,7 @@ from tpk_tensorpack.dataflow.imgaug.transform import (
     ResizeTransform,
     TransformList,
 )
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.utils.argtools import shape2d
 from tpk_tensorpack.utils.develop import log_deprecated
 
@@ -188,7 +188,7 @@ def _paint(img: Array, rows: tuple[int, int], columns: tuple[int, int], fill: fl
 
 def _check_fits(augmentor: ImageAugmentor, img: Array, height: int, width: int) -> None:
     if img.shape[0] < height or img.shape[1] < width:
-        raise InputError(
+        raise CheckError(
             f"{augmentor!r} got an image of shape {img.shape}, which is smaller than {height} x {width}: resize it "
             "first, for example with imgaug.ResizeShortestEdge"
         )

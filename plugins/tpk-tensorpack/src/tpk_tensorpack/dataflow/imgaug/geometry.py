@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from tpk.errors import ConfigError
 from tpk_tensorpack.dataflow.imgaug.base import ImageAugmentor
 from tpk_tensorpack.dataflow.imgaug.transform import (
     BORDER_REPLICATE,
@@ -17,6 +16,7 @@ from tpk_tensorpack.dataflow.imgaug.transform import (
     TransformList,
     WarpAffineTransform,
 )
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.utils.opencv import cv2
 
 __all__ = ["Affine", "Rotation", "RotationAndCropValid", "Shift"]
@@ -175,11 +175,11 @@ class Affine(ImageAugmentor):
     ) -> None:
         super().__init__()
         if scale is not None and not (len(scale) == 2 and 0 < scale[0] <= scale[1]):
-            raise ConfigError(f"Affine(scale={scale}): expected two numbers above 0, the smaller one first")
+            raise CheckError(f"Affine(scale={scale}): expected two numbers above 0, the smaller one first")
         if translate_frac is not None:
             _check_parts("Affine", *translate_frac)
         if not (0 <= rotate_max_deg <= 180 and 0 <= shear <= 180):
-            raise ConfigError(f"Affine(rotate_max_deg={rotate_max_deg}, shear={shear}): expected degrees from 0 to 180")
+            raise CheckError(f"Affine(rotate_max_deg={rotate_max_deg}, shear={shear}): expected degrees from 0 to 180")
         self._init(locals())
 
     def get_transform(self, img: Array) -> Any:
@@ -199,12 +199,12 @@ class Affine(ImageAugmentor):
 
 def _check_parts(owner: str, *parts: float) -> None:
     if not all(0 <= part < 1 for part in parts):
-        raise ConfigError(f"{owner}: {', '.join(map(str, parts))}: expected parts of the size, from 0 to less than 1")
+        raise CheckError(f"{owner}: {', '.join(map(str, parts))}: expected parts of the size, from 0 to less than 1")
 
 
 def _check_steps(owner: str, max_deg: float, step_deg: float | None) -> None:
     if step_deg is not None and not (max_deg == 180 and 180 % step_deg == 0):
-        raise ConfigError(f"{owner}(max_deg={max_deg}, step_deg={step_deg}): expected max_deg=180, and a divisor of it")
+        raise CheckError(f"{owner}(max_deg={max_deg}, step_deg={step_deg}): expected max_deg=180, and a divisor of it")
 
 
 def _draw_shift(augmentor: Any, w: int, h: int, horiz: float, vert: float) -> tuple[float, float]:

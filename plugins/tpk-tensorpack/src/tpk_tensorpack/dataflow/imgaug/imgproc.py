@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tpk.errors import ConfigError, InputError
 from tpk_tensorpack.dataflow.imgaug.base import PhotometricAugmentor, clipped
 from tpk_tensorpack.dataflow.imgaug.transform import BORDER_REPLICATE, Array, with_channels_of
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.utils.develop import log_deprecated
 from tpk_tensorpack.utils.opencv import BGR2GRAY, BGR2HSV, HSV2BGR, HSV2RGB, RGB2GRAY, RGB2HSV, cv2
 
@@ -66,7 +66,7 @@ class Brightness(PhotometricAugmentor):
     def __init__(self, delta: float, clip: bool = True) -> None:
         super().__init__()
         if delta <= 0:
-            raise ConfigError(f"Brightness(delta={delta}): expected a number above 0")
+            raise CheckError(f"Brightness(delta={delta}): expected a number above 0")
         self._init(locals())
 
     def _get_augment_params(self, _: Array) -> Any:
@@ -264,7 +264,7 @@ class Saturation(PhotometricAugmentor):
     def __init__(self, alpha: float = 0.4, rgb: bool = True, clip: bool = True) -> None:
         super().__init__()
         if not 0 <= alpha < 1:
-            raise ConfigError(f"Saturation(alpha={alpha}): expected a number from 0 to less than 1")
+            raise CheckError(f"Saturation(alpha={alpha}): expected a number from 0 to less than 1")
         self._init({"alpha": alpha, "rgb": bool(rgb), "clip": clip})
 
     def _get_augment_params(self, _: Array) -> Any:
@@ -297,14 +297,14 @@ class Lighting(PhotometricAugmentor):
         super().__init__()
         eigval, eigvec = np.asarray(eigval, np.float32), np.asarray(eigvec, np.float32)
         if eigval.shape != (3,) or eigvec.shape != (3, 3):
-            raise ConfigError(
+            raise CheckError(
                 f"Lighting: eigval of shape {eigval.shape}, eigvec {eigvec.shape}: expected [3] and [3, 3]"
             )
         self._init({"std": std, "eigval": eigval, "eigvec": eigvec, "clip": clip})
 
     def _get_augment_params(self, img: Array) -> Any:
         if img.ndim != 3 or img.shape[2] != 3:
-            raise InputError(f"Lighting got an image of shape {img.shape}; expected [height, width, 3]")
+            raise CheckError(f"Lighting got an image of shape {img.shape}; expected [height, width, 3]")
         return (self.rng.randn(3) * self.std).astype(np.float32)
 
     def _augment(self, img: Array, sizes: Any) -> Array:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tpk.errors import ConfigError
 from tpk_tensorpack.dataflow.imgaug.base import ImageAugmentor
 from tpk_tensorpack.dataflow.imgaug.transform import (
     INTER_LINEAR,
@@ -15,6 +14,7 @@ from tpk_tensorpack.dataflow.imgaug.transform import (
     ResizeTransform,
     TransposeTransform,
 )
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.utils import logger
 from tpk_tensorpack.utils.argtools import shape2d
 
@@ -128,12 +128,12 @@ class RandomResize(ImageAugmentor):
     ) -> None:
         super().__init__()
         if yrange is None and aspect_ratio_thres != 0:
-            raise ConfigError("RandomResize without yrange= preserves the aspect ratio: pass aspect_ratio_thres=0")
+            raise CheckError("RandomResize without yrange= preserves the aspect ratio: pass aspect_ratio_thres=0")
         if min(minimum) < 0 or aspect_ratio_thres < 0:
-            raise ConfigError(f"RandomResize: minimum={minimum}, aspect_ratio_thres={aspect_ratio_thres}: negative")
+            raise CheckError(f"RandomResize: minimum={minimum}, aspect_ratio_thres={aspect_ratio_thres}: negative")
         kinds = {isinstance(end, float) for ends in (xrange, yrange) if ends is not None for end in ends}
         if len(kinds) > 1:
-            raise ConfigError(
+            raise CheckError(
                 f"RandomResize(xrange={xrange}, yrange={yrange}): expected two ranges of integers (pixels) or of "
                 "floating-point numbers (fractions of the size)"
             )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tpk.errors import ConfigError
 from tpk_tensorpack.dataflow.imgaug.base import PhotometricAugmentor, clipped
 from tpk_tensorpack.dataflow.imgaug.transform import Array
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.utils.opencv import cv2
 
 __all__ = ["GaussianNoise", "JpegNoise", "SaltPepperNoise"]
@@ -66,7 +66,7 @@ class SaltPepperNoise(PhotometricAugmentor):
     def __init__(self, white_prob: float = 0.05, black_prob: float = 0.05) -> None:
         super().__init__()
         if white_prob + black_prob > 1:
-            raise ConfigError(
+            raise CheckError(
                 f"SaltPepperNoise({white_prob}, {black_prob}): expected probabilities with a sum of at most 1"
             )
         self._init(locals())

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tpk.errors import InputError
 from tpk_tensorpack.dataflow.imgaug.base import ImageAugmentor
 from tpk_tensorpack.dataflow.imgaug.transform import Array, From, TransformFactory
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.utils.argtools import shape2d
 
 __all__ = ["BackgroundFiller", "CenterPaste", "ConstantBackgroundFiller", "RandomPaste"]
@@ -68,7 +68,7 @@ class CenterPaste(ImageAugmentor):
         """Choose the position."""
         room = [total - size for total, size in zip(self.background_shape, img.shape[:2], strict=True)]
         if min(room) < 0:
-            raise InputError(f"{self!r} got an image of shape {img.shape}, which is larger than the canvas")
+            raise CheckError(f"{self!r} got an image of shape {img.shape}, which is larger than the canvas")
         y0, x0 = self._place(*room)
         return TransformFactory(
             name=From(self, ""),

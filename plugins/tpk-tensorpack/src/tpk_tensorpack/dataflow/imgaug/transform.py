@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tpk.errors import ConfigError, InputError
+from tpk.errors import ConfigError
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.utils.opencv import cv2
 
 __all__ = ["CropTransform", "FlipTransform", "ResizeTransform", "Transform", "TransformFactory", "TransformList"]
@@ -128,7 +129,7 @@ class ResizeTransform(Transform):
             InputError: the size of the image differs from the size that the transform was created for.
         """
         if img.shape[:2] != (self.h, self.w):
-            raise InputError(
+            raise CheckError(
                 f"{self!r} got an image of shape {img.shape}; expected height {self.h} and width {self.w}: create a "
                 "transform for each size"
             )
@@ -322,7 +323,7 @@ class TransformList(BaseTransform):
         self.tfms = list(tfms)
         for each in self.tfms:
             if not isinstance(each, BaseTransform):
-                raise ConfigError(f"TransformList got {each!r}; expected an imgaug.Transform")
+                raise CheckError(f"TransformList got {each!r}; expected an imgaug.Transform")
 
     def _apply(self, x: Any, meth: str) -> Any:
         for each in self.tfms:
@@ -375,7 +376,7 @@ class LazyTransform(BaseTransform):
 
     def _apply(self, x: Any, meth: str) -> Any:
         if self._transform is None:
-            raise InputError(
+            raise CheckError(
                 f"{meth} of a transform that depends on the image was called before apply_image: apply it to the image "
                 "first"
             )

@@ -142,7 +142,7 @@ def test_a_partially_written_line_is_removed(trainer, writer, monkeypatch):
 def test_without_a_run_dir_the_error_says_what_to_do(trainer_without_run_dir):
     writer = JSONWriter()
     writer.trainer = trainer_without_run_dir
-    with pytest.raises(ConfigError, match=r"JSONWriter writes to the directory of the run.*Give the trainer a run_dir"):
+    with pytest.raises(ConfigError, match=r"JSONWriter needs the directory of the run.*Give the trainer a run_dir"):
         writer.setup_graph(trainer_without_run_dir)
 
 

@@ -101,5 +101,5 @@ def test_an_own_folder_needs_no_run_dir(trainer_without_run_dir, tmp_path):
 
 
 def test_without_a_folder_the_error_says_what_to_do(trainer_without_run_dir):
-    with pytest.raises(ConfigError, match=r"TFEventWriter writes to the directory of the run.*run_dir"):
+    with pytest.raises(ConfigError, match=r"TFEventWriter needs the directory of the run.*run_dir"):
         start(trainer_without_run_dir)

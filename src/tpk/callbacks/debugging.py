@@ -10,13 +10,11 @@ import pdb
 import signal
 import sys
 import tempfile
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tpk.callbacks.inference.runner import InferenceRunner
+from tpk.callbacks.processes import handle_interrupts
 from tpk.callbacks.triggers import Every, PeriodicTrigger, TimedCallback, innermost
 from tpk.checks import check_at_least, check_one_of
 from tpk.errors import ConfigError, StopTraining
@@ -157,7 +155,8 @@ class InjectShell(TimedCallback):
             logger.warning("no shell is opened, because standard input is not a terminal")
             return
         try:
-            with _interrupts_for_the_shell():
+            # Ctrl-C interrupts what runs in the shell, and not the training.
+            with handle_interrupts(signal.default_int_handler):
                 _open(self._shell, trainer)
         except bdb.BdbQuit:
             raise StopTraining("the shell was left by q") from None
@@ -175,16 +174,3 @@ def _open(shell: str | None, trainer: TrainerProtocol) -> None:
     logger.info("a shell %s", greeting)
     pdb.Pdb(nosigint=True).set_trace()
     del sess, graph, monitors
-
-
-@contextmanager
-def _interrupts_for_the_shell() -> Iterator[None]:
-    """Let Ctrl-C interrupt what runs in the shell, and not the training, within the context."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    former = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, former)

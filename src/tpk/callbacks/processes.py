@@ -86,7 +86,8 @@ class StartProcOrThread(Callback):
                     f"StartProcOrThread: {each.name!r} has been started before. Create a new one, and let the training "
                     "start it."
                 )
-            with _interrupts_ignored() if isinstance(each, BaseProcess) else nullcontext():
+            # A process inherits it.
+            with handle_interrupts(signal.SIG_IGN) if isinstance(each, BaseProcess) else nullcontext():
                 each.start()
             self._started.append(each)
         logger.info("started: %s", ", ".join(each.name for each in self._all) or "nothing")
@@ -187,12 +188,12 @@ def _end(process: BaseProcess, timeout: float) -> None:
 
 
 @contextmanager
-def _interrupts_ignored() -> Iterator[None]:
-    """Let processes that are started within the context ignore SIGINT. Works only in the main thread."""
+def handle_interrupts(handler: Any) -> Iterator[None]:
+    """Let `handler` handle SIGINT within the context, if this is the main thread; only there it can be changed."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    former = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    former = signal.signal(signal.SIGINT, handler)
     try:
         yield
     finally:

@@ -178,7 +178,7 @@ class MinSaver(StatisticFollower, Callback):
         ```
     """
 
-    _word, _sign = "min", 1.0
+    _mode = "min"
     state_key: str
 
     def __init__(
@@ -191,9 +191,9 @@ class MinSaver(StatisticFollower, Callback):
         on_failure: str = "raise",
     ) -> None:
         check_at_least(self, 1, keep=keep)
-        self.statistic = Statistic(monitor_stat, self._word)
+        self.statistic = Statistic(monitor_stat, self._mode)
         self._keep = keep
-        self._prefix = filename or f"{self._word}-{monitor_stat}"
+        self._prefix = filename or f"{self._mode}-{monitor_stat}"
         self._checkpoint_dir = None if checkpoint_dir is None else Path(checkpoint_dir)
         self.state_key = str(Path(checkpoint_dir or "", self._prefix))
         check_one_of(self, ON_FAILURE, on_failure=on_failure)
@@ -232,7 +232,8 @@ class MinSaver(StatisticFollower, Callback):
         value = self.statistic.take_new(trainer.monitors)
         if value is None or math.isnan(value):
             return
-        if len(self._best) == self._keep and self._sign * value >= self._sign * self._best[-1][0]:
+        sign = self.statistic.sign
+        if len(self._best) == self._keep and sign * value >= sign * self._best[-1][0]:
             return
         try:
             self._save(value)
@@ -265,7 +266,8 @@ class MinSaver(StatisticFollower, Callback):
         snapshot = take_snapshot(self.trainer.sess, self._variables)
         name = self._directory.write(self.global_step, lambda prefix: self._writer.write(prefix, snapshot), None)
         others = [(other, saved) for other, saved in self._best if saved != name]
-        ranked = sorted([*others, (value, name)], key=lambda saved: self._sign * saved[0])  # Stable: the first wins.
+        # The sort is stable, so the first of equal values wins.
+        ranked = sorted([*others, (value, name)], key=lambda saved: self.statistic.sign * saved[0])
         self._best = ranked[: self._keep]
         self._point([name for _, name in ranked[self._keep :]])
         logger.debug("saved %s: %s is %.5g", name, self.statistic.name, value)
@@ -281,7 +283,7 @@ class MaxSaver(MinSaver):
     The files are called ``max-<statistic>-<global step>``.
     """
 
-    _word, _sign = "max", -1.0
+    _mode = "max"
 
 
 class KerasSaver(Callback):

@@ -15,7 +15,7 @@ import numpy as np
 
 from tpk.durable_files import free_name, refuse_link
 from tpk.errors import ConfigError, HookError, StopTraining
-from tpk.plugin.callback import Callback
+from tpk.plugin.callback import Callback, in_run_dir
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
@@ -261,19 +261,3 @@ def report_methods_of(monitor: Monitor) -> list[str]:
     """Return the report methods that `monitor` overrides."""
     own, kind = vars(monitor), type(monitor)
     return [name for name in REPORT_METHODS if name in own or getattr(kind, name) is not getattr(Monitor, name)]
-
-
-def in_run_dir(monitor: Monitor, filename: Path) -> Path:
-    """Return the path of a file in the directory of the run; an absolute path as it is.
-
-    Raises:
-        ConfigError: if the run has no directory.
-    """
-    run_dir = monitor.trainer.run_dir
-    if run_dir is None and not filename.is_absolute():
-        name = type(monitor).__name__
-        raise ConfigError(
-            f"{name} writes to the directory of the run, but this run has none (run_dir is None). Give the trainer a "
-            f"run_dir, give {name} an absolute path, or leave it out of `monitors`."
-        )
-    return Path(run_dir or "") / filename

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from tpk.durable_files import free_name
-from tpk.monitors.base import Monitor, in_run_dir
+from tpk.monitors.base import Monitor
 from tpk.monitors.event_files import Event, EventFiles
+from tpk.plugin.callback import in_run_dir
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
@@ -72,7 +73,7 @@ class TFEventWriter(Monitor):
         Raises:
             ConfigError: if no `logdir` was given, and the trainer has no `run_dir`.
         """
-        return in_run_dir(self, Path()) if self._logdir is None else Path(self._logdir)
+        return in_run_dir(self) if self._logdir is None else Path(self._logdir)
 
     def setup_graph(self, trainer: TrainerProtocol) -> None:
         """Check that there is a folder to write to.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar
 
+from tpk.errors import ConfigError
 from tpk.plugin.description import RecordsOptions, shown_arguments
 from tpk.plugin.spec import ConfigurationSpecs, arguments_of_specs, hookspec, taken_arguments, taking_all
 
@@ -374,3 +376,19 @@ STEP_HOOKS = ("before_run", "after_run", "trigger_step")
 
 MAY_STOP = ("before_train", "before_epoch", "after_run", "trigger_step", "after_epoch", "trigger_epoch")
 """The hooks in which a `StopTraining` ends the run after all implementations were called."""
+
+
+def in_run_dir(callback: Callback, filename: str | Path = "") -> Path:
+    """Return the path of a file in the directory of the run, or the directory itself; an absolute path as it is.
+
+    Raises:
+        ConfigError: if the run has no directory.
+    """
+    run_dir = callback.trainer.run_dir
+    if run_dir is None and not Path(filename).is_absolute():
+        name = type(callback).__name__
+        raise ConfigError(
+            f"{name} needs the directory of the run, but this run has none (run_dir is None). Give the trainer a "
+            f"run_dir, or leave {name} out."
+        )
+    return Path(run_dir or "", filename)

@@ -136,7 +136,7 @@ def test_the_file_may_be_elsewhere(tmp_path):
 
 
 def test_without_a_place_for_the_file_there_is_an_error():
-    with pytest.raises(ConfigError, match=r"'hyper.txt' is a file in the run_dir, but this training has none"):
+    with pytest.raises(ConfigError, match=r"HumanHyperParamSetter needs the directory of the run"):
         WithLearningRate().train(
             callbacks=[tpk.HumanHyperParamSetter("learning_rate")], monitors=[], steps_per_epoch=1, max_epoch=1
         )

@@ -190,5 +190,5 @@ def test_wrong_options_are_told(make, message):
 
 @pytest.mark.parametrize("make", [lambda: DumpTensorAsImage("x"), lambda: DumpParamAsImage("w")])
 def test_images_need_a_directory(make):
-    with pytest.raises(ConfigError, match="writes into the run directory, but this training has none"):
+    with pytest.raises(ConfigError, match="needs the directory of the run, but this run has none"):
         train(make())

@@ -185,5 +185,5 @@ def test_there_has_to_be_something_to_write_and_a_place_for_it():
     for options in ({"dump_tracing": False, "dump_profile": False}, {"steps": []}):
         with pytest.raises(ConfigError, match=r"nothing to write. Choose a step, and set dump_tracing or dump_profile"):
             GraphProfiler(**options)
-    with pytest.raises(ConfigError, match="GraphProfiler writes into the run directory, but this training has none"):
+    with pytest.raises(ConfigError, match="GraphProfiler needs the directory of the run, but this run has none"):
         train(GraphProfiler())

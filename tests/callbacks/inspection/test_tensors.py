@@ -261,7 +261,5 @@ def test_wrong_options_are_told(make, message):
 
 
 def test_a_dump_needs_a_directory():
-    with pytest.raises(
-        ConfigError, match=r"DumpTensors writes into the run directory, but this training has none.*Give it a run_dir"
-    ):
+    with pytest.raises(ConfigError, match=r"DumpTensors needs the directory of the run.*Give the trainer a run_dir"):
         train(DumpTensors("x"))

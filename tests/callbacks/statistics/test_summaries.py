@@ -279,7 +279,7 @@ def test_a_monitor_without_a_run_dir_is_an_error_before_training():
         def trigger_step(self, trainer):
             steps.append(trainer.local_step)
 
-    with pytest.raises(ConfigError, match="JSONWriter writes to the directory of the run"):
+    with pytest.raises(ConfigError, match="JSONWriter needs the directory of the run"):
         train(Counting(), Steps(), monitors=["JSONWriter"])
     assert steps == []
 

@@ -51,7 +51,6 @@ class EarlyStopping(StatisticFollower, Callback):
         self.state_key = monitor_stat
         self._patience = patience
         self._min_delta = min_delta
-        self._sign = -1.0 if mode == "max" else 1.0
         self._best: float | None = None
         self._waited = 0
         self._reason = ""
@@ -95,7 +94,8 @@ class EarlyStopping(StatisticFollower, Callback):
     def _is_better(self, value: float) -> bool:
         if math.isnan(value):
             return False
-        return self._best is None or self._sign * value < self._sign * self._best - self._min_delta
+        sign = self.statistic.sign
+        return self._best is None or sign * value < sign * self._best - self._min_delta
 
 
 class MaxTime(Callback):

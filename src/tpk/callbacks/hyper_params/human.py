@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tpk.callbacks.hyper_params.setters import GraphVarParam, HyperParam, HyperParamSetter
 from tpk.errors import ConfigError
+from tpk.plugin.callback import in_run_dir
 
 if TYPE_CHECKING:
     from tpk.plugin.trainer import TrainerProtocol
@@ -56,13 +57,8 @@ class HumanHyperParamSetter(HyperParamSetter):
     def setup_graph(self, trainer: TrainerProtocol) -> None:
         """Find the hyperparameter and the file."""
         super().setup_graph(trainer)
-        if not self._given.is_absolute():
-            if trainer.run_dir is None and trainer.is_chief:
-                raise ConfigError(
-                    f"HumanHyperParamSetter: {str(self._given)!r} is a file in the run_dir, but this training has "
-                    "none. Give train() a run_dir, or use an absolute path."
-                )
-            self._path = (trainer.run_dir or Path()) / self._given
+        if trainer.is_chief:
+            self._path = in_run_dir(self, self._given)
 
     def before_train(self, trainer: TrainerProtocol) -> None:
         """Set the value from the file."""

@@ -271,7 +271,7 @@ class ScheduledHyperParamSetter(HyperParamSetter):
         self._every_k_steps = 1 if step_based and every_k_steps is None else every_k_steps
         self.unused_hooks = {"trigger_step" if self._every_k_steps is None else "trigger_epoch"}
         # The last position at which the schedule was called, and its value there.
-        self._position: float | None = None
+        self._position = 0.0
         self._scheduled: float | None = None
         self._next_step = 0
         self._is_steady = True
@@ -316,7 +316,7 @@ class ScheduledHyperParamSetter(HyperParamSetter):
         super().load_state_dict(state)
         position = state["position"]
         # Another callback may have changed the value since, so an unchanged schedule leaves it alone.
-        if position is not None and self._at(position) == state["scheduled"]:
+        if self._at(position) == state["scheduled"]:
             self._position, self._scheduled = position, state["scheduled"]
         else:
             self._scheduled = None
@@ -419,7 +419,6 @@ class StatMonitorParamSetter(StatisticFollower, HyperParamSetter):
         self._threshold = threshold
         self._last_k = last_k
         self._window = last_k + 1
-        self._sign = -1 if mode == "max" else 1
         self._epoch_of_last_change = 0
 
     @hookimpl(trylast=True)
@@ -441,13 +440,14 @@ class StatMonitorParamSetter(StatisticFollower, HyperParamSetter):
         monitors = self.trainer.monitors
         if self.statistic.name not in monitors.names:
             return None
-        recent = [self._sign * value for _, value in monitors.get_history(self.statistic.name)][-self._window :]
+        values = [value for _, value in monitors.get_history(self.statistic.name)][-self._window :]
+        recent = [self.statistic.sign * value for value in values]
         if len(recent) < self._window or self.last_epoch - self._epoch_of_last_change < self._last_k:
             return None
         if min(recent) < recent[0] - self._threshold:
             return None
         self._epoch_of_last_change = self.last_epoch
-        logger.info("%s has not improved enough: %s", self.statistic.name, [self._sign * value for value in recent])
+        logger.info("%s has not improved enough: %s", self.statistic.name, values)
         return self._value_func(self.param.get_value())
 
     def state_dict(self) -> dict[str, Any]:

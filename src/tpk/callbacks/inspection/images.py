@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from tpk.callbacks.inspection.tensors import LooksAtTensors, file_in_run_dir
+from tpk.callbacks.inspection.tensors import LooksAtTensors
 from tpk.durable_files import replace_file
 from tpk.errors import ConfigError, TowerError
 from tpk.graph.reports.png import encode_png
 from tpk.graph.variables import by_name, name_in_tower, variable_name
-from tpk.plugin import Callback
+from tpk.plugin.callback import Callback, in_run_dir
 from tpk.text import nearest
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class DumpTensorAsImage(LooksAtTensors):
 
     def setup_graph(self, trainer: TrainerProtocol) -> None:
         """Find the tensor, and check that there is a run directory."""
-        file_in_run_dir(self)
+        in_run_dir(self)
         super().setup_graph(trainer)
 
     def look(self, values: dict[str, Any]) -> None:
@@ -111,7 +111,7 @@ class DumpParamAsImage(Callback):
 
     def setup_graph(self, trainer: TrainerProtocol) -> None:
         """Find the variable, and check that there is a run directory."""
-        file_in_run_dir(self)
+        in_run_dir(self)
         self._variable = _find_variable(trainer, self._wanted)
 
     def trigger(self, trainer: TrainerProtocol) -> None:
@@ -170,7 +170,7 @@ def _put_images(callback: Callback, name: str, images: list[np.ndarray]) -> None
     stem = f"{name.replace('/', '.').replace(':', '.')}-{callback.global_step}"
     for number, image in enumerate(images):
         file_name = f"{stem}.png" if len(images) == 1 else f"{stem}-{number}.png"
-        replace_file(file_in_run_dir(callback, file_name), encode_png(image))
+        replace_file(in_run_dir(callback, file_name), encode_png(image))
     if len({image.shape for image in images}) == 1:
         callback.trainer.monitors.put_image(name, np.stack(images))
     else:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tpk.callbacks.inspection.tensors import LooksAtSteps, file_in_run_dir
+from tpk.callbacks.inspection.tensors import LooksAtSteps
 from tpk.checks import check_at_least
 from tpk.durable_files import replace_file
 from tpk.errors import ConfigError
+from tpk.plugin.callback import in_run_dir
 from tpk.tf_internals import chrome_trace
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class GraphProfiler(LooksAtSteps):
 
     def setup_graph(self, trainer: TrainerProtocol) -> None:
         """Check that there is a run directory."""
-        file_in_run_dir(self)
+        in_run_dir(self)
         if trainer.loop.steps_per_run > 1:
             # If a run makes several steps, only the last one has metadata, and only if it fetches something.
             with tf.device("/cpu:0"):
@@ -146,7 +147,7 @@ class GraphProfiler(LooksAtSteps):
         self._run += 1
         self._is_profiling = True
         if self._dump_profile:
-            self._profile = _Profile(file_in_run_dir(self), step)
+            self._profile = _Profile(in_run_dir(self), step)
         return self._request
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
@@ -161,10 +162,10 @@ class GraphProfiler(LooksAtSteps):
             self._profile = None
         metadata = run_values.run_metadata
         if self._dump_tracing:
-            written.append(file_in_run_dir(self, f"chrome-trace-{name}.json"))
+            written.append(in_run_dir(self, f"chrome-trace-{name}.json"))
             replace_file(written[-1], chrome_trace(metadata.step_stats).encode())
         if self._dump_metadata:
-            written.append(file_in_run_dir(self, f"runmetadata-{name}.pb"))
+            written.append(in_run_dir(self, f"runmetadata-{name}.pb"))
             replace_file(written[-1], metadata.SerializeToString())
         if self._dump_event:
             event = tf.compat.v1.Event()

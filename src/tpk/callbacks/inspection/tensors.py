@@ -9,7 +9,6 @@ import zipfile
 from abc import ABC, abstractmethod
 from collections import ChainMap
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from tpk.durable_files import replace_file
 from tpk.errors import ConfigError
 from tpk.graph.gradients import recorded_gradients
 from tpk.graph.variables import name_in_tower
-from tpk.plugin import Callback
+from tpk.plugin.callback import Callback, in_run_dir
 from tpk.plugin.progress import Progress
 from tpk.tf_internals import is_reference
 
@@ -268,7 +267,7 @@ class DumpTensors(LooksAtTensors):
 
     def setup_graph(self, trainer: TrainerProtocol) -> None:
         """Find the tensors, and check that there is a run directory."""
-        file_in_run_dir(self)
+        in_run_dir(self)
         super().setup_graph(trainer)
 
     def look(self, values: dict[str, Any]) -> None:
@@ -279,7 +278,7 @@ class DumpTensors(LooksAtTensors):
             for name, value in values.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
                     np.lib.format.write_array(file, _storable(value), allow_pickle=False)
-        replace_file(file_in_run_dir(self, f"DumpTensor-{self.global_step}.npz"), content.getvalue())
+        replace_file(in_run_dir(self, f"DumpTensor-{self.global_step}.npz"), content.getvalue())
 
 
 def _storable(value: Any) -> np.ndarray:
@@ -287,20 +286,6 @@ def _storable(value: Any) -> np.ndarray:
     if array.dtype == object:
         return array.astype(np.bytes_)
     return array.astype(np.float32) if array.dtype.kind == "V" else array
-
-
-def file_in_run_dir(callback: Callback, name: str = "") -> Path:
-    """Return the path of a file in the run directory, or the directory itself.
-
-    Raises:
-        ConfigError: if the training has no run directory.
-    """
-    run_dir = callback.trainer.run_dir
-    if run_dir is None:
-        raise ConfigError(
-            f"{type(callback).__name__} writes into the run directory, but this training has none. Give it a run_dir."
-        )
-    return Path(run_dir) / name
 
 
 class GradientHistogram(LooksAtTensors):

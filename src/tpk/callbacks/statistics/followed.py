@@ -22,11 +22,15 @@ class Statistic:
     Args:
         name: its name.
         mode: ``"min"`` if smaller values are better, ``"max"`` if larger values are better.
+
+    Attributes:
+        sign: the value times it is smaller if the value is better.
     """
 
     def __init__(self, name: str, mode: str = "min") -> None:
         self.name = name
         self.mode = mode
+        self.sign = -1 if mode == "max" else 1
         self._seen = 0
         self._has_warned = False
 

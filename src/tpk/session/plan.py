@@ -68,9 +68,7 @@ class RunPlan:
     options: Any = None
     build: Callable[[list[Any]], list[Any]] | None = None
     call: Call | None = None
-    no_results: list[None] = attrs.field(
-        default=attrs.Factory(lambda plan: [None] * len(plan.positions), takes_self=True), init=False
-    )
+    no_results: list[None] = attrs.field(factory=list)
 
     def compile(self, sess: Any, compiled: MutableMapping[bytes, Call], *, tries_threads: bool = False) -> Call:
         """Compile the run, unless another plan of the session has done so.
@@ -193,6 +191,7 @@ def make_plan(
         reusable_feeds=reusable,
         is_work=not handler.fetches(),
         timeout_in_ms=timeout_in_ms,
+        no_results=[None] * len(positions),
     )
 
     slots = _slots(sess.graph, feed_keys) if plan.lasts else None

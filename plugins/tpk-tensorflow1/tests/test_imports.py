@@ -175,3 +175,35 @@ def test_tensorflow_names_have_their_old_meanings():
     assert tpk_tensorflow1.__version__ == tensorflow.__version__
     with pytest.raises(AttributeError, match=r"tf.placeholdr is not available on.*Nearest: 'placeholder'"):
         tpk_tensorflow1.placeholdr  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'print "cost", cost',
+        "print >>log % 3, 1 2",
+        "exec code in names",
+        "raise ValueError, 'wrong'",
+        "x = 0777",
+        "x = 10L",
+        "x = `y`",
+        "if x <> y: pass",
+        "x = ur'text'",
+    ],
+)
+def test_an_error_names_the_file_that_is_written_for_python_2(line):
+    with pytest.raises(SyntaxError, match=r"^old\.py, line 2, is written for Python 2\. .*2to3 -w old\.py"):
+        compiled(f"x = 1\n{line}\n", "old.py")
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="Python 3.14 accepts it")
+def test_an_except_clause_of_python_2_is_named():
+    with pytest.raises(SyntaxError, match="line 3, is written for Python 2"):
+        compiled("try:\n    x = 1\nexcept ValueError, error:\n    pass\n", "old.py")
+
+
+@pytest.mark.parametrize("line", ["x = (1", "print(1 2)", "def f(:", "except (A, B) as error:"])
+def test_another_syntax_error_is_left_as_it_is(line):
+    with pytest.raises(SyntaxError) as caught:
+        compiled(f"{line}\n", "wrong.py")
+    assert "Python 2" not in str(caught.value)

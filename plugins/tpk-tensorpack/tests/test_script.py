@@ -6,6 +6,9 @@ import os
 import subprocess
 import sys
 
+import pytest
+from tpk_tensorflow1.runner.failures import explain_missing_module
+
 SCRIPT = """
 import sys
 import numpy as np
@@ -113,3 +116,22 @@ def test_functions_and_classes_of_the_script_go_to_workers_as_they_are_then(tmp_
     done = run("train.py", directory=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-3:] == ["True", "True", "[10.0, 20.0, 30.0, 40.0, 50.0, 60.0]"]
+
+
+def test_an_error_names_the_module_that_is_missing_or_for_python_2(tmp_path):
+    (tmp_path / "train.py").write_text("from tensorpack import *\nimport beside\n")
+    (tmp_path / "beside.py").write_text("def f(cost):\n    print 'cost', cost\n")
+    error = run("train.py", directory=tmp_path).stderr
+    assert f"SyntaxError: {tmp_path}/beside.py, line 2, is written for Python 2." in error
+
+    (tmp_path / "beside.py").write_text("import numpy as np\nimport no_such_module\n")
+    error = run("train.py", directory=tmp_path).stderr
+    assert f"No module named 'no_such_module', which {tmp_path}/beside.py imports in line 2." in error
+
+
+@pytest.mark.parametrize(("module", "remedy"), [("pycocotools", "pip install pycocotools"), ("cPickle", "'pickle'")])
+def test_the_remedy_for_a_missing_module(module, remedy):
+    with pytest.raises(ModuleNotFoundError) as caught:
+        raise ModuleNotFoundError(f"No module named {module!r}", name=module)
+    explain_missing_module(caught.value)
+    assert __file__ in str(caught.value) and remedy in str(caught.value)

@@ -20,6 +20,8 @@ from types import CodeType, FrameType, ModuleType
 
 import cloudpickle
 
+from tpk_tensorflow1.runner.failures import explain_syntax_error
+
 TENSORFLOW = "tpk_tensorflow1"
 NUMPY = f"{TENSORFLOW}.numpy1"
 
@@ -35,10 +37,14 @@ def compiled(source: str | bytes, path: str, packages: Mapping[str, str] | None 
         packages: as for `replacement`.
 
     Raises:
-        SyntaxError: the source is invalid, as raised by `compile`.
+        SyntaxError: the source is invalid; the message says whether it is written for Python 2.
     """
-    tree = _Rewriting(packages or {}).visit(ast.parse(source, path))
-    code: CodeType = compile(ast.fix_missing_locations(tree), path, "exec", dont_inherit=True)
+    try:
+        tree = _Rewriting(packages or {}).visit(ast.parse(source, path))
+        code: CodeType = compile(ast.fix_missing_locations(tree), path, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        explain_syntax_error(error)
+        raise
     return code
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
+from tpk_tensorflow1.runner.failures import explain_missing_module
 from tpk_tensorflow1.runner.imports import RewritingFinder, compiled
 
 
@@ -47,7 +48,12 @@ def run_script(
     main = ModuleType("__main__")
     main.__dict__.update(__file__=path, __builtins__=builtins, __spec__=None)
     sys.modules["__main__"] = main
-    exec(compiled(source, path, packages), main.__dict__)
+    code = compiled(source, path, packages)
+    try:
+        exec(code, main.__dict__)
+    except ModuleNotFoundError as error:
+        explain_missing_module(error)
+        raise
     return main
 
 

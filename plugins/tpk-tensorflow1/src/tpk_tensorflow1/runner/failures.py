@@ -1,0 +1,79 @@
+"""Explanations of failures that have their cause in the script: code for Python 2, and missing modules."""
+
+from __future__ import annotations
+
+import re
+import traceback
+
+# How lines of Python 2 look at which Python 3 stops.
+_PYTHON2 = re.compile(
+    r"""
+    ^\s*(?:print\b(?!\s*\() | exec\s+[^=(] | raise\s+[\w.]+\s*, | except\b[^:]*,\s*\w+\s*:)
+    | <> | ` | \b0[0-7]+\b | \b\d+[lL]\b | \bur["']
+    """,
+    re.VERBOSE,
+)
+_MODULES_OF_PYTHON2 = {
+    "ConfigParser": "configparser",
+    "Queue": "queue",
+    "StringIO": "io",
+    "Tkinter": "tkinter",
+    "__builtin__": "builtins",
+    "cPickle": "pickle",
+    "cStringIO": "io",
+    "commands": "subprocess",
+    "urllib2": "urllib.request",
+    "urlparse": "urllib.parse",
+}
+# The distributions of modules that scripts often use.
+_DISTRIBUTIONS = {
+    "PIL": "Pillow",
+    "cv2": "opencv-python-headless",
+    "easydict": "easydict",
+    "gym": "gym",
+    "h5py": "h5py",
+    "imgaug": "imgaug",
+    "lmdb": "lmdb",
+    "matplotlib": "matplotlib",
+    "msgpack": "msgpack",
+    "msgpack_numpy": "msgpack-numpy",
+    "pandas": "pandas",
+    "pycocotools": "pycocotools",
+    "scipy": "scipy",
+    "six": "six",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "tabulate": "tabulate",
+    "termcolor": "termcolor",
+    "tf_slim": "tf_slim",
+    "tqdm": "tqdm",
+    "yaml": "PyYAML",
+    "zmq": "pyzmq",
+}
+
+
+def explain_syntax_error(error: SyntaxError) -> None:
+    """Say so in the message if the line with the error is written for Python 2."""
+    if isinstance(error, TabError) or _PYTHON2.search(error.text or ""):
+        error.msg = (
+            f"{error.filename}, line {error.lineno}, is written for Python 2. Convert the file to Python 3, e.g. by "
+            f"2to3 -w {error.filename} (Python has 2to3 up to version 3.12)"
+        )
+
+
+def explain_missing_module(error: ModuleNotFoundError) -> None:
+    """Add to the message which file imports the missing module, and what to do."""
+    if error.msg != f"No module named {error.name!r}":
+        return  # The message says more than Python's own.
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
+    package = str(error.name).partition(".")[0]
+    if package in _MODULES_OF_PYTHON2:
+        what = f"It is a module of Python 2; import {_MODULES_OF_PYTHON2[package]!r} instead."
+    elif package in _DISTRIBUTIONS:
+        what = f"Install it: pip install {_DISTRIBUTIONS[package]}"
+    else:
+        what = (
+            "It is neither installed nor in the script's directory. If it belongs to the script, pass its directory "
+            "with --also."
+        )
+    error.msg += f", which {frames[-1].filename} imports in line {frames[-1].lineno}. {what}"

@@ -63,6 +63,11 @@ def existing_variables(names: Mapping[str, str | None]) -> dict[str, Any]:
         return {key: None if name is None else v1.get_variable(name) for key, name in names.items()}
 
 
+def he_normal_initializer() -> Any:
+    """Return the default initializer of weights: He et al., https://arxiv.org/abs/1502.01852."""
+    return v1.variance_scaling_initializer(2.0, mode="fan_in", distribution="untruncated_normal")
+
+
 def layer_with_weights(layer: Callable[..., Any], *args: Any, use_bias: bool, **options: Any) -> Any:
     """Return the outputs of a layer of `tpk.layers`, named ``output``, with variables ``W`` and ``b``."""
     with rename_get_variable(WEIGHT_NAMES):

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tpk import layers
 from tpk_tensorpack.errors import CheckError
-from tpk_tensorpack.models.common import ZEROS, layer_with_weights, with_variables
+from tpk_tensorpack.models.common import ZEROS, he_normal_initializer, layer_with_weights, with_variables
 from tpk_tensorpack.models.registry import layer_register
 from tpk_tensorpack.models.tflayer import convert_to_tflayer_args
 from tpk_tensorpack.utils.argtools import get_data_format, shape2d, shape4d
@@ -23,11 +23,6 @@ Shape2D = int | Sequence[int]
 Function = Callable[[Any], Any]
 
 _OLD_NAMES = {"out_channel": "filters", "kernel_shape": "kernel_size", "stride": "strides"}
-
-
-def he_normal_initializer() -> Any:
-    """Return the default initializer of weights: He et al., https://arxiv.org/abs/1502.01852."""
-    return v1.variance_scaling_initializer(2.0, mode="fan_in", distribution="untruncated_normal")
 
 
 @layer_register(log_shape=True)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import tensorflow as tf
-
 from tpk import layers
-from tpk_tensorpack.models.common import ZEROS, layer_with_weights
+from tpk_tensorpack.models.common import ZEROS, he_normal_initializer, layer_with_weights
 from tpk_tensorpack.models.registry import layer_register
 from tpk_tensorpack.models.tflayer import convert_to_tflayer_args
 
@@ -48,14 +46,13 @@ def FullyConnected(
     Returns:
         A tensor of shape [batch, units], named ``output``.
     """
-    default_initializer = tf.compat.v1.variance_scaling_initializer(2.0, distribution="untruncated_normal")
     return layer_with_weights(
         layers.dense,
         layers.flatten(inputs),
         units,
         activation=activation,
         use_bias=use_bias,
-        kernel_initializer=kernel_initializer or default_initializer,
+        kernel_initializer=kernel_initializer or he_normal_initializer(),
         bias_initializer=bias_initializer,
         kernel_regularizer=kernel_regularizer,
         bias_regularizer=bias_regularizer,

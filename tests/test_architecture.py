@@ -39,7 +39,7 @@ BUDGETS = {
     "dataflow": 3530,
     "graph": 2510,
     "input_source": 1590,
-    "layers": 1775,
+    "layers": 1770,
     "monitors": 990,
     "plugin": 1485,
     "predict": 1120,

@@ -19,7 +19,7 @@ def test_sizes_may_be_a_tensor_shape() -> None:
         x = v1.placeholder(tf.float32, [None, 5, 7, 3])
         assert layers.average_pooling2d(x, x.get_shape()[1:3], 1).shape.as_list() == [None, 1, 1, 3]
         unknown = v1.placeholder(tf.float32, [None, None, 7, 3])
-        with pytest.raises(ConfigError, match=r"pool_size is .*None, 7.*expected a positive integer or a pair"):
+        with pytest.raises(ConfigError, match=r"pool_size is .*None, 7.*expected a positive integer or a tuple of 2"):
             layers.average_pooling2d(unknown, unknown.get_shape()[1:3], 1)
 
 
@@ -49,8 +49,8 @@ def test_static_shape_with_channels_first(kind: str, _: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"pool_size": 0}, "pool_size is 0, expected a positive integer or a pair"),
-        ({"strides": None}, "strides is None, expected a positive integer or a pair"),
+        ({"pool_size": 0}, "pool_size is 0, expected a positive integer or a tuple of 2"),
+        ({"strides": None}, "strides is None, expected a positive integer or a tuple of 2"),
         ({"padding": "explicit"}, "padding is 'explicit', expected 'valid' or 'same'"),
         ({"data_format": "NHWC"}, "data_format is 'NHWC', expected 'channels_last'"),
         ({"pool_size": (7, 2)}, r"\(height, width\) of the inputs is \(6, 4\), expected at least \(7, 2\)"),

@@ -48,7 +48,7 @@ CONVOLUTIONS = ["conv1d", "conv1d_transpose", "separable_conv1d", "conv3d", "con
 @pytest.mark.parametrize("kind", [*CONVOLUTIONS, "max_pooling1d", "average_pooling3d"])
 def test_refusals_name_the_layer(kind: str) -> None:
     rank = 1 if "1d" in kind else 3
-    sizes = {1: "a positive integer or a tuple of one", 3: "a positive integer or a triple"}
+    sizes = {1: "a positive integer or a tuple of 1", 3: "a positive integer or a tuple of 3"}
     axes = {1: "batch, length, channels", 3: "batch, depth, height, width, channels"}
     size = "pool_size" if "pooling" in kind else "kernel_size"
     options: dict[str, Any] = {size: 2, "strides": 1} if "pooling" in kind else {"filters": 4, size: 2}

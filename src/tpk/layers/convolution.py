@@ -8,7 +8,7 @@ import attrs
 import tensorflow as tf
 
 from tpk.layers.geometry import ConvolutionGeometry, require_window_fits
-from tpk.layers.layer_scope import ZEROS, Function, LayerScope, Sizes, of_rank, open_layer
+from tpk.layers.layer_scope import ZEROS, Function, Sizes, of_rank, open_layer
 
 _TRANSPOSED = {1: tf.nn.conv1d_transpose, 2: tf.nn.conv2d_transpose, 3: tf.nn.conv3d_transpose}
 
@@ -45,24 +45,19 @@ def _convolution(
         shape = [*geometry.kernel_size, geometry.channels, filters]
         kernel = layer.variable("kernel", shape, kernel_initializer, kernel_regularizer, kernel_constraint, trainable)
         bias = layer.bias(filters, use_bias, bias_initializer, bias_regularizer, bias_constraint, trainable)
-        outputs = _convolve(layer, geometry, kernel, filters)
+        inputs, geometry = geometry.padded_causally(layer.inputs)
+        outputs = tf.nn.convolution(
+            inputs,
+            kernel,
+            strides=geometry.strides,
+            padding=geometry.padding,
+            data_format=geometry.layout.tensor_format,
+            dilations=geometry.dilation_rate,
+            name=f"Conv{spatial_rank}D",
+        )
+        # A dilated convolution forgets a known size if another one is unknown.
+        outputs.set_shape(geometry.output_shape(inputs, filters))
         return layer.finish(outputs, activation, activity_regularizer, bias, geometry.layout.tensor_format)
-
-
-def _convolve(layer: LayerScope, geometry: ConvolutionGeometry, kernel: Any, filters: int) -> Any:
-    inputs, geometry = geometry.padded_causally(layer.inputs)
-    outputs = tf.nn.convolution(
-        inputs,
-        kernel,
-        strides=geometry.strides,
-        padding=geometry.padding,
-        data_format=geometry.layout.tensor_format,
-        dilations=geometry.dilation_rate,
-        name=f"Conv{geometry.layout.spatial_rank}D",
-    )
-    # A dilated convolution forgets a known size if another one is unknown.
-    outputs.set_shape(geometry.output_shape(inputs, filters))
-    return outputs
 
 
 def _transposed_convolution(

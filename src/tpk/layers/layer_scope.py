@@ -267,16 +267,14 @@ class LayerScope:
 
     def sizes_of(self, what: str, value: Sizes, count: int) -> tuple[int, ...]:
         """Return `count` positive integers; a single one is repeated."""
+        values = value if isinstance(value, Sequence | tf.TensorShape) else [value] * count
         try:
-            sizes = tuple(
-                map(operator.index, value if isinstance(value, Sequence | tf.TensorShape) else [value] * count)
-            )
+            sizes = tuple(map(operator.index, values))
         except (TypeError, ValueError):
             sizes = ()
         if len(sizes) != count or min(sizes) < 1:
-            example = ", ".join(["3"] * count) + ("," if count == 1 else "")
-            expected = f"a positive integer or a {('tuple of one', 'pair of them', 'triple of them')[count - 1]}"
-            raise self.error(what, value, expected, f"Pass e.g. {what}=3 or {what}=({example}).")
+            expected = f"a positive integer or a tuple of {count}"
+            raise self.error(what, value, expected, f"Pass e.g. {what}=3 or {what}={(3,) * count}.")
         return sizes
 
     def count_of(self, what: str, value: float) -> int:

@@ -2,156 +2,53 @@
 
 from __future__ import annotations
 
-from tpk_tensorpack.callbacks.base import (
-    Callback,
-    CallbackFactory,
-    ProxyCallback,
+from tpk_tensorpack.callbacks import (
+    base,
+    concurrency,
+    graph,
+    group,
+    hooks,
+    inference,
+    inference_runner,
+    misc,
+    monitor,
+    param,
+    prof,
+    saver,
+    steps,
+    summary,
+    trigger,
 )
-from tpk_tensorpack.callbacks.concurrency import (
-    StartProcOrThread,
-)
-from tpk_tensorpack.callbacks.graph import (
-    CheckNumerics,
-    DumpParamAsImage,
-    DumpTensor,
-    DumpTensorAsImage,
-    DumpTensors,
-    ProcessTensors,
-    RunOp,
-    RunUpdateOps,
-    TFLocalCLIDebugHook,
-)
-from tpk_tensorpack.callbacks.group import (
-    Callbacks,
-)
-from tpk_tensorpack.callbacks.hooks import (
-    CallbackToHook,
-    HookToCallback,
-)
-from tpk_tensorpack.callbacks.inference import (
-    BinaryClassificationStats,
-    ClassificationError,
-    Inferencer,
-    ScalarStats,
-)
-from tpk_tensorpack.callbacks.inference_runner import (
-    DataParallelInferenceRunner,
-    InferenceRunner,
-    InferenceRunnerBase,
-)
-from tpk_tensorpack.callbacks.misc import (
-    EstimatedTimeLeft,
-    InjectShell,
-    SendStat,
-)
-from tpk_tensorpack.callbacks.monitor import (
-    CometMLMonitor,
-    JSONWriter,
-    MonitorBase,
-    Monitors,
-    ScalarPrinter,
-    SendMonitorData,
-    StatPrinter,
-    TFEventWriter,
-)
-from tpk_tensorpack.callbacks.param import (
-    GraphVarParam,
-    HumanHyperParamSetter,
-    HyperParam,
-    HyperParamSetter,
-    HyperParamSetterWithFunc,
-    ObjAttrParam,
-    ScheduledHyperParamSetter,
-    StatMonitorParamSetter,
-)
-from tpk_tensorpack.callbacks.prof import (
-    GPUMemoryTracker,
-    GPUUtilizationTracker,
-    GraphProfiler,
-    HostMemoryTracker,
-    PeakMemoryTracker,
-    ThroughputTracker,
-)
-from tpk_tensorpack.callbacks.saver import (
-    MaxSaver,
-    MinSaver,
-    ModelSaver,
-)
-from tpk_tensorpack.callbacks.steps import (
-    ProgressBar,
-    SessionRunTimeout,
-    TensorPrinter,
-)
-from tpk_tensorpack.callbacks.summary import (
-    MergeAllSummaries,
-    MovingAverageSummary,
-    SimpleMovingAverage,
-)
-from tpk_tensorpack.callbacks.trigger import (
-    EnableCallbackIf,
-    PeriodicCallback,
-    PeriodicTrigger,
-)
+from tpk_tensorpack.callbacks.base import *
+from tpk_tensorpack.callbacks.concurrency import *
+from tpk_tensorpack.callbacks.graph import *
+from tpk_tensorpack.callbacks.group import *
+from tpk_tensorpack.callbacks.hooks import *
+from tpk_tensorpack.callbacks.inference import *
+from tpk_tensorpack.callbacks.inference_runner import *
+from tpk_tensorpack.callbacks.misc import *
+from tpk_tensorpack.callbacks.monitor import *
+from tpk_tensorpack.callbacks.param import *
+from tpk_tensorpack.callbacks.prof import *
+from tpk_tensorpack.callbacks.saver import *
+from tpk_tensorpack.callbacks.steps import *
+from tpk_tensorpack.callbacks.summary import *
+from tpk_tensorpack.callbacks.trigger import *
 
 __all__ = [
-    "BinaryClassificationStats",
-    "Callback",
-    "CallbackFactory",
-    "CallbackToHook",
-    "Callbacks",
-    "CheckNumerics",
-    "ClassificationError",
-    "CometMLMonitor",
-    "DataParallelInferenceRunner",
-    "DumpParamAsImage",
-    "DumpTensor",
-    "DumpTensorAsImage",
-    "DumpTensors",
-    "EnableCallbackIf",
-    "EstimatedTimeLeft",
-    "GPUMemoryTracker",
-    "GPUUtilizationTracker",
-    "GraphProfiler",
-    "GraphVarParam",
-    "HookToCallback",
-    "HostMemoryTracker",
-    "HumanHyperParamSetter",
-    "HyperParam",
-    "HyperParamSetter",
-    "HyperParamSetterWithFunc",
-    "InferenceRunner",
-    "InferenceRunnerBase",
-    "Inferencer",
-    "InjectShell",
-    "JSONWriter",
-    "MaxSaver",
-    "MergeAllSummaries",
-    "MinSaver",
-    "ModelSaver",
-    "MonitorBase",
-    "Monitors",
-    "MovingAverageSummary",
-    "ObjAttrParam",
-    "PeakMemoryTracker",
-    "PeriodicCallback",
-    "PeriodicTrigger",
-    "ProcessTensors",
-    "ProgressBar",
-    "ProxyCallback",
-    "RunOp",
-    "RunUpdateOps",
-    "ScalarPrinter",
-    "ScalarStats",
-    "ScheduledHyperParamSetter",
-    "SendMonitorData",
-    "SendStat",
-    "SessionRunTimeout",
-    "SimpleMovingAverage",
-    "StartProcOrThread",
-    "StatMonitorParamSetter",
-    "StatPrinter",
-    "TFEventWriter",
-    "TFLocalCLIDebugHook",
-    "TensorPrinter",
-    "ThroughputTracker",
+    *base.__all__,
+    *concurrency.__all__,
+    *graph.__all__,
+    *group.__all__,
+    *hooks.__all__,
+    *inference.__all__,
+    *inference_runner.__all__,
+    *misc.__all__,
+    *monitor.__all__,
+    *param.__all__,
+    *prof.__all__,
+    *saver.__all__,
+    *steps.__all__,
+    *summary.__all__,
+    *trigger.__all__,
 ]

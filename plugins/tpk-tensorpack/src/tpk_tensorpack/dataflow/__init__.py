@@ -2,138 +2,41 @@
 
 from __future__ import annotations
 
-from tpk_tensorpack.dataflow import dataset, dftools, imgaug
-from tpk_tensorpack.dataflow.base import (
-    DataFlow,
-    DataFlowTerminated,
-    ProxyDataFlow,
-    RNGDataFlow,
+from tpk_tensorpack.dataflow import (
+    base,
+    common,
+    dataset,
+    dftools,
+    format,
+    image,
+    imgaug,
+    parallel,
+    parallel_map,
+    raw,
+    remote,
+    serialize,
 )
-from tpk_tensorpack.dataflow.common import (
-    BatchData,
-    BatchDataByShape,
-    CacheData,
-    ConcatData,
-    FixedSizeData,
-    JoinData,
-    LocallyShuffleData,
-    MapData,
-    MapDataComponent,
-    PrintData,
-    RandomChooseData,
-    RandomMixData,
-    RepeatedData,
-    RepeatedDataPoint,
-    SelectComponent,
-    TestDataSpeed,
-)
-from tpk_tensorpack.dataflow.format import (
-    CaffeLMDB,
-    HDF5Data,
-    LMDBData,
-    LMDBDataDecoder,
-    LMDBDataPoint,
-    SVMLightData,
-)
-from tpk_tensorpack.dataflow.image import (
-    AugmentImageComponent,
-    AugmentImageComponents,
-    AugmentImageCoordinates,
-    ImageFromFile,
-)
-from tpk_tensorpack.dataflow.parallel import (
-    MultiProcessPrefetchData,
-    MultiProcessRunner,
-    MultiProcessRunnerZMQ,
-    MultiThreadPrefetchData,
-    MultiThreadRunner,
-    PrefetchData,
-    PrefetchDataZMQ,
-    PrefetchOnGPUs,
-)
-from tpk_tensorpack.dataflow.parallel_map import (
-    MultiProcessMapAndBatchData,
-    MultiProcessMapAndBatchDataZMQ,
-    MultiProcessMapData,
-    MultiProcessMapDataZMQ,
-    MultiThreadMapData,
-    ThreadedMapData,
-)
-from tpk_tensorpack.dataflow.raw import (
-    DataFromGenerator,
-    DataFromIterable,
-    DataFromList,
-    DataFromQueue,
-    FakeData,
-)
-from tpk_tensorpack.dataflow.remote import (
-    RemoteDataZMQ,
-    send_dataflow_zmq,
-)
-from tpk_tensorpack.dataflow.serialize import (
-    HDF5Serializer,
-    LMDBSerializer,
-    NumpySerializer,
-    TFRecordSerializer,
-)
+from tpk_tensorpack.dataflow.base import *
+from tpk_tensorpack.dataflow.common import *
+from tpk_tensorpack.dataflow.format import *
+from tpk_tensorpack.dataflow.image import *
+from tpk_tensorpack.dataflow.parallel import *
+from tpk_tensorpack.dataflow.parallel_map import *
+from tpk_tensorpack.dataflow.raw import *
+from tpk_tensorpack.dataflow.remote import *
+from tpk_tensorpack.dataflow.serialize import *
 
 __all__ = [
-    "AugmentImageComponent",
-    "AugmentImageComponents",
-    "AugmentImageCoordinates",
-    "BatchData",
-    "BatchDataByShape",
-    "CacheData",
-    "CaffeLMDB",
-    "ConcatData",
-    "DataFlow",
-    "DataFlowTerminated",
-    "DataFromGenerator",
-    "DataFromIterable",
-    "DataFromList",
-    "DataFromQueue",
-    "FakeData",
-    "FixedSizeData",
-    "HDF5Data",
-    "HDF5Serializer",
-    "ImageFromFile",
-    "JoinData",
-    "LMDBData",
-    "LMDBDataDecoder",
-    "LMDBDataPoint",
-    "LMDBSerializer",
-    "LocallyShuffleData",
-    "MapData",
-    "MapDataComponent",
-    "MultiProcessMapAndBatchData",
-    "MultiProcessMapAndBatchDataZMQ",
-    "MultiProcessMapData",
-    "MultiProcessMapDataZMQ",
-    "MultiProcessPrefetchData",
-    "MultiProcessRunner",
-    "MultiProcessRunnerZMQ",
-    "MultiThreadMapData",
-    "MultiThreadPrefetchData",
-    "MultiThreadRunner",
-    "NumpySerializer",
-    "PrefetchData",
-    "PrefetchDataZMQ",
-    "PrefetchOnGPUs",
-    "PrintData",
-    "ProxyDataFlow",
-    "RNGDataFlow",
-    "RandomChooseData",
-    "RandomMixData",
-    "RemoteDataZMQ",
-    "RepeatedData",
-    "RepeatedDataPoint",
-    "SVMLightData",
-    "SelectComponent",
-    "TFRecordSerializer",
-    "TestDataSpeed",
-    "ThreadedMapData",
     "dataset",
     "dftools",
     "imgaug",
-    "send_dataflow_zmq",
+    *base.__all__,
+    *common.__all__,
+    *format.__all__,
+    *image.__all__,
+    *parallel.__all__,
+    *parallel_map.__all__,
+    *raw.__all__,
+    *remote.__all__,
+    *serialize.__all__,
 ]

@@ -2,31 +2,8 @@
 
 from __future__ import annotations
 
-from tpk_tensorpack.input_source.input_source import (
-    BatchQueueInput,
-    DummyConstantInput,
-    FeedfreeInput,
-    FeedInput,
-    PlaceholderInput,
-    QueueInput,
-    StagingInput,
-    TensorInput,
-    TFDatasetInput,
-    ZMQInput,
-)
-from tpk_tensorpack.input_source.input_source_base import InputSource, remap_input_source
+from tpk_tensorpack.input_source import input_source, input_source_base
+from tpk_tensorpack.input_source.input_source import *
+from tpk_tensorpack.input_source.input_source_base import *
 
-__all__ = [
-    "BatchQueueInput",
-    "DummyConstantInput",
-    "FeedInput",
-    "FeedfreeInput",
-    "InputSource",
-    "PlaceholderInput",
-    "QueueInput",
-    "StagingInput",
-    "TFDatasetInput",
-    "TensorInput",
-    "ZMQInput",
-    "remap_input_source",
-]
+__all__ = [*input_source.__all__, *input_source_base.__all__]

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from tpk_tensorpack.predict.base import OfflinePredictor, OnlinePredictor, PredictorBase
-from tpk_tensorpack.predict.concurrency import MultiThreadAsyncPredictor
-from tpk_tensorpack.predict.config import PredictConfig
-from tpk_tensorpack.predict.dataset import DatasetPredictorBase, MultiProcessDatasetPredictor, SimpleDatasetPredictor
-from tpk_tensorpack.predict.feedfree import FeedfreePredictor
-from tpk_tensorpack.predict.multigpu import DataParallelOfflinePredictor, MultiTowerOfflinePredictor
+from tpk_tensorpack.predict import base, concurrency, config, dataset, feedfree, multigpu
+from tpk_tensorpack.predict.base import *
+from tpk_tensorpack.predict.concurrency import *
+from tpk_tensorpack.predict.config import *
+from tpk_tensorpack.predict.dataset import *
+from tpk_tensorpack.predict.feedfree import *
+from tpk_tensorpack.predict.multigpu import *
 
-__all__ = [
-    "DataParallelOfflinePredictor",
-    "DatasetPredictorBase",
-    "FeedfreePredictor",
-    "MultiProcessDatasetPredictor",
-    "MultiThreadAsyncPredictor",
-    "MultiTowerOfflinePredictor",
-    "OfflinePredictor",
-    "OnlinePredictor",
-    "PredictConfig",
-    "PredictorBase",
-    "SimpleDatasetPredictor",
-]
+__all__ = [*base.__all__, *concurrency.__all__, *config.__all__, *dataset.__all__, *feedfree.__all__, *multigpu.__all__]

@@ -2,46 +2,12 @@
 
 from __future__ import annotations
 
-from tpk_tensorpack.train.base import StopTraining, Trainer
-from tpk_tensorpack.train.config import DEFAULT_CALLBACKS, DEFAULT_MONITORS, AutoResumeTrainConfig, TrainConfig
-from tpk_tensorpack.train.interface import launch_train_with_config
-from tpk_tensorpack.train.model_desc import ModelDesc, ModelDescBase
-from tpk_tensorpack.train.tower import SingleCostTrainer, TowerTrainer
-from tpk_tensorpack.train.trainers import (
-    AsyncMultiGPUTrainer,
-    BytePSTrainer,
-    DistributedTrainerParameterServer,
-    DistributedTrainerReplicated,
-    HorovodTrainer,
-    NoOpTrainer,
-    QueueInputTrainer,
-    SimpleTrainer,
-    SyncMultiGPUTrainer,
-    SyncMultiGPUTrainerParameterServer,
-    SyncMultiGPUTrainerReplicated,
-)
+from tpk_tensorpack.train import base, config, interface, model_desc, tower, trainers
+from tpk_tensorpack.train.base import *
+from tpk_tensorpack.train.config import *
+from tpk_tensorpack.train.interface import *
+from tpk_tensorpack.train.model_desc import *
+from tpk_tensorpack.train.tower import *
+from tpk_tensorpack.train.trainers import *
 
-__all__ = [
-    "DEFAULT_CALLBACKS",
-    "DEFAULT_MONITORS",
-    "AsyncMultiGPUTrainer",
-    "AutoResumeTrainConfig",
-    "BytePSTrainer",
-    "DistributedTrainerParameterServer",
-    "DistributedTrainerReplicated",
-    "HorovodTrainer",
-    "ModelDesc",
-    "ModelDescBase",
-    "NoOpTrainer",
-    "QueueInputTrainer",
-    "SimpleTrainer",
-    "SingleCostTrainer",
-    "StopTraining",
-    "SyncMultiGPUTrainer",
-    "SyncMultiGPUTrainerParameterServer",
-    "SyncMultiGPUTrainerReplicated",
-    "TowerTrainer",
-    "TrainConfig",
-    "Trainer",
-    "launch_train_with_config",
-]
+__all__ = [*base.__all__, *config.__all__, *interface.__all__, *model_desc.__all__, *tower.__all__, *trainers.__all__]

@@ -19,101 +19,42 @@ with values from 0 to 255, as in OpenCV. OpenCV is imported when one of its func
 
 from __future__ import annotations
 
-from tpk_tensorpack.dataflow.imgaug import deform as deform
-from tpk_tensorpack.dataflow.imgaug.base import (
-    Augmentor,
-    AugmentorList,
-    ImageAugmentor,
-    PhotometricAugmentor,
+from tpk_tensorpack.dataflow.imgaug import (
+    base,
+    convert,
+    crop,
+    deform as deform,
+    external,
+    geometry,
+    imgproc,
+    meta,
+    misc,
+    noise,
+    paste,
+    transform,
 )
-from tpk_tensorpack.dataflow.imgaug.convert import ColorSpace, Grayscale, ToFloat32, ToUint8
-from tpk_tensorpack.dataflow.imgaug.crop import (
-    CenterCrop,
-    GoogleNetRandomCropAndResize,
-    RandomCrop,
-    RandomCropRandomShape,
-    RandomCutout,
-)
-from tpk_tensorpack.dataflow.imgaug.external import Albumentations, IAAugmentor
-from tpk_tensorpack.dataflow.imgaug.geometry import Affine, Rotation, RotationAndCropValid, Shift
-from tpk_tensorpack.dataflow.imgaug.imgproc import (
-    Brightness,
-    BrightnessScale,
-    Clip,
-    Contrast,
-    Gamma,
-    GaussianBlur,
-    Hue,
-    Lighting,
-    MeanVarianceNormalize,
-    MinMaxNormalize,
-    Saturation,
-)
-from tpk_tensorpack.dataflow.imgaug.meta import Identity, MapImage, RandomApplyAug, RandomChooseAug, RandomOrderAug
-from tpk_tensorpack.dataflow.imgaug.misc import Flip, RandomResize, Resize, ResizeShortestEdge, Transpose
-from tpk_tensorpack.dataflow.imgaug.noise import GaussianNoise, JpegNoise, SaltPepperNoise
-from tpk_tensorpack.dataflow.imgaug.paste import BackgroundFiller, CenterPaste, ConstantBackgroundFiller, RandomPaste
-from tpk_tensorpack.dataflow.imgaug.transform import (
-    CropTransform,
-    FlipTransform,
-    ResizeTransform,
-    Transform,
-    TransformFactory,
-    TransformList,
-)
+from tpk_tensorpack.dataflow.imgaug.base import *
+from tpk_tensorpack.dataflow.imgaug.convert import *
+from tpk_tensorpack.dataflow.imgaug.crop import *
+from tpk_tensorpack.dataflow.imgaug.external import *
+from tpk_tensorpack.dataflow.imgaug.geometry import *
+from tpk_tensorpack.dataflow.imgaug.imgproc import *
+from tpk_tensorpack.dataflow.imgaug.meta import *
+from tpk_tensorpack.dataflow.imgaug.misc import *
+from tpk_tensorpack.dataflow.imgaug.noise import *
+from tpk_tensorpack.dataflow.imgaug.paste import *
+from tpk_tensorpack.dataflow.imgaug.transform import *
 
 __all__ = [
-    "Affine",
-    "Albumentations",
-    "Augmentor",
-    "AugmentorList",
-    "BackgroundFiller",
-    "Brightness",
-    "BrightnessScale",
-    "CenterCrop",
-    "CenterPaste",
-    "Clip",
-    "ColorSpace",
-    "ConstantBackgroundFiller",
-    "Contrast",
-    "CropTransform",
-    "Flip",
-    "FlipTransform",
-    "Gamma",
-    "GaussianBlur",
-    "GaussianNoise",
-    "GoogleNetRandomCropAndResize",
-    "Grayscale",
-    "Hue",
-    "IAAugmentor",
-    "Identity",
-    "ImageAugmentor",
-    "JpegNoise",
-    "Lighting",
-    "MapImage",
-    "MeanVarianceNormalize",
-    "MinMaxNormalize",
-    "PhotometricAugmentor",
-    "RandomApplyAug",
-    "RandomChooseAug",
-    "RandomCrop",
-    "RandomCropRandomShape",
-    "RandomCutout",
-    "RandomOrderAug",
-    "RandomPaste",
-    "RandomResize",
-    "Resize",
-    "ResizeShortestEdge",
-    "ResizeTransform",
-    "Rotation",
-    "RotationAndCropValid",
-    "SaltPepperNoise",
-    "Saturation",
-    "Shift",
-    "ToFloat32",
-    "ToUint8",
-    "Transform",
-    "TransformFactory",
-    "TransformList",
-    "Transpose",
+    *base.__all__,
+    *convert.__all__,
+    *crop.__all__,
+    *external.__all__,
+    *geometry.__all__,
+    *imgproc.__all__,
+    *meta.__all__,
+    *misc.__all__,
+    *noise.__all__,
+    *paste.__all__,
+    *transform.__all__,
 ]

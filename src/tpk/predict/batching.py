@@ -19,13 +19,13 @@ from tpk.dataflow.memory import aligned_empty
 from tpk.errors import ConfigError, InputError, SessionError
 from tpk.graph.signature import Array
 from tpk.predict.inputs import InputCheck, arguments_of
-from tpk.predict.online import OnlinePredictor
+from tpk.predict.online import ClosesOnExit, OnlinePredictor
 
 _GRACE = 5.0
 """Seconds that `close` waits for the batches in progress."""
 
 
-class MultiThreadAsyncPredictor:
+class MultiThreadAsyncPredictor(ClosesOnExit):
     """Computes the requests of many threads in batches.
 
     A request is one datapoint, without the batch dimension of the model; its result has no batch dimension either.
@@ -124,12 +124,6 @@ class MultiThreadAsyncPredictor:
         for thread in self._threads:
             thread.join(_GRACE)
 
-    def __enter__(self) -> MultiThreadAsyncPredictor:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
     def _serve(self, predictor: OnlinePredictor) -> None:
         """Compute batches until this predictor is closed (in the predictor's thread)."""
         while True:
@@ -196,9 +190,7 @@ def _compute(predictor: OnlinePredictor, requests: Sequence[_Request]) -> None:
 
 def _stack(arrays: Sequence[Array]) -> Array:
     batch = aligned_empty((len(arrays), *arrays[0].shape), arrays[0].dtype)
-    for index, array in enumerate(arrays):
-        batch[index] = array
-    return batch
+    return np.stack(arrays, out=batch)
 
 
 def _rows(results: Any, count: int, predictor: OnlinePredictor) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -16,9 +16,10 @@ from tpk.graph.devices import resolve_devices
 from tpk.predict.config import PredictConfig
 from tpk.predict.inputs import arguments_of
 from tpk.predict.offline import OfflinePredictor
+from tpk.predict.online import ClosesOnExit
 
 
-class DatasetPredictor(ABC):
+class DatasetPredictor(ClosesOnExit):
     """The base of predictors that run a dataflow through a model.
 
     It is a context manager that closes itself on exit.
@@ -52,16 +53,6 @@ class DatasetPredictor(ABC):
         if not self._is_ready:
             reset_state(self.dataflow)
             self._is_ready = True
-
-    @abstractmethod
-    def close(self) -> None:
-        """Close sessions and end processes. Calling it again does nothing."""
-
-    def __enter__(self) -> DatasetPredictor:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
 
 class SimpleDatasetPredictor(DatasetPredictor):

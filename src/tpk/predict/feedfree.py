@@ -12,10 +12,11 @@ from tpk.errors import ConfigError
 from tpk.input_source.base import InputSource
 from tpk.plugin import Callback, HookManager
 from tpk.predict.config import PredictConfig, PredictGraph
+from tpk.predict.online import ClosesOnExit
 from tpk.session.hooked import HookedSession
 
 
-class FeedfreePredictor:
+class FeedfreePredictor(ClosesOnExit):
     """Runs the datapoints of an input source through a model: each call takes the next one.
 
     Reading, copying to the device and computing overlap, as in a training. The callbacks of the source see this
@@ -96,12 +97,6 @@ class FeedfreePredictor:
     def close(self) -> None:
         """Stop the data and close the session. Calling it again does nothing."""
         self._resources.close()
-
-    def __enter__(self) -> FeedfreePredictor:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def _start(self, config: PredictConfig) -> None:
         built = PredictGraph(config)

@@ -13,10 +13,10 @@ from tpk.graph.devices import resolve_devices
 from tpk.plugin.creation import also_spelled
 from tpk.predict.config import PredictConfig
 from tpk.predict.inputs import arguments_of
-from tpk.predict.online import OnlinePredictor, predictor_of
+from tpk.predict.online import ClosesOnExit, OnlinePredictor, predictor_of
 
 
-class OfflinePredictor(OnlinePredictor):
+class OfflinePredictor(OnlinePredictor, ClosesOnExit):
     """A predictor with a separate graph and session, for a model that was trained before.
 
     It is a context manager that closes itself on exit.
@@ -53,15 +53,9 @@ class OfflinePredictor(OnlinePredictor):
         """Close the session; later predictions fail. Calling it again does nothing."""
         self.sess.close()
 
-    def __enter__(self) -> OfflinePredictor:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
 
 @also_spelled({"towers": "devices", "gpus": "devices"})
-class MultiTowerOfflinePredictor:
+class MultiTowerOfflinePredictor(ClosesOnExit):
     """Predictors of one model, one on each device, which share variables and a session.
 
     Each call uses the next device in turn. It is a context manager that closes itself on exit.
@@ -91,7 +85,8 @@ class MultiTowerOfflinePredictor:
         self.devices = resolve_devices(devices)
         built = config.build_graph(self.devices)
         self._predictors = [
-            predictor_of(tower.handle, list(tower.inputs), config.output_names, self._session) for tower in built.towers
+            predictor_of(tower.handle, list(tower.inputs), config.output_names, lambda: self.sess)
+            for tower in built.towers
         ]
         self._turn = itertools.count()
         self.graph = built.graph
@@ -150,12 +145,3 @@ class MultiTowerOfflinePredictor:
     def close(self) -> None:
         """Close the session; later predictions fail. Calling it again does nothing."""
         self.sess.close()
-
-    def __enter__(self) -> MultiTowerOfflinePredictor:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    def _session(self) -> Any:
-        return self.sess

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import tensorflow as tf
 
@@ -16,6 +17,21 @@ from tpk.tf_internals import CallableOptions, is_closed, make_callable, word_err
 from tpk.tower.handle import TowerHandle
 
 Tensors = Sequence[Any] | Mapping[str, Any]
+ClosesSelf = TypeVar("ClosesSelf", bound="ClosesOnExit")
+
+
+class ClosesOnExit(abc.ABC):
+    """A context manager that closes itself on exit."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Release all resources. Calling it again does nothing."""
+
+    def __enter__(self: ClosesSelf) -> ClosesSelf:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
 
 
 class OnlinePredictor:

@@ -128,8 +128,7 @@ class KerasModel:
             # The first tower of a graph is the one whose variables are saved.
             self._bound[graph] = _Bound(
                 [variable_name(variable) for variable in call.weights],
-                tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype) if tf.is_tensor(x) else x, inputs),
-                tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype) if tf.is_tensor(x) else x, arguments),
+                tf.nest.map_structure(_spec_of, (inputs, arguments)),
             )
         return outputs
 
@@ -179,22 +178,21 @@ class KerasModel:
         if missing:
             raise CheckpointError(f"missing values for variables of {self!r}: {', '.join(missing)}.")
         arrays = [np.asarray(values[name]) for name in bound.names]
-
-        def write(model: Any, to: str) -> None:
-            method = "save" if suffix == ".keras" else "save_weights"
-            if not hasattr(model, method):
-                raise ConfigError(
-                    f"{self!r} builds a {type(model).__name__}, a layer, not a model; Keras does not write layers to "
-                    "files. Put it into a keras.Sequential."
-                )
-            getattr(model, method)(to)
-
+        method = "save" if suffix == ".keras" else "save_weights"
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as directory:
             # Keras chooses the format by the suffix.
             written = os.path.join(directory, f"model{suffix}")
-            inputs = (bound.inputs, bound.arguments)
-            self._flavour().outside(self._keras(), self._build, inputs, arrays, lambda model: write(model, written))
+
+            def write(model: Any) -> None:
+                if not hasattr(model, method):
+                    raise ConfigError(
+                        f"{self!r} builds a {type(model).__name__}, a layer, not a model; Keras does not write layers "
+                        "to files. Put it into a keras.Sequential."
+                    )
+                getattr(model, method)(written)
+
+            self._flavour().outside(self._keras(), self._build, bound.inputs, arrays, write)
             os.replace(written, target)
 
     def read_weights(self, path: str | os.PathLike[str], graph: Any) -> dict[str, np.ndarray[Any, Any]]:
@@ -217,7 +215,7 @@ class KerasModel:
             except (ValueError, KeyError, OSError) as error:
                 raise CheckpointError(f"{os.fspath(path)!r} does not fit {self!r}: {error}") from error
 
-        arrays = self._flavour().outside(self._keras(), self._build, (bound.inputs, bound.arguments), None, read)
+        arrays = self._flavour().outside(self._keras(), self._build, bound.inputs, None, read)
         values = dict(zip(bound.names, arrays, strict=True))
         missing = [name for name, value in values.items() if value is None]
         if missing:
@@ -303,13 +301,11 @@ class _Bound:
 
     Attributes:
         names: the names of the variables, in the order of the weights.
-        inputs: the positional arguments of the call, with a `tf.TensorSpec` for each tensor.
-        arguments: the keyword arguments, likewise.
+        inputs: the positional and the keyword arguments of the call, with a `tf.TensorSpec` for each tensor.
     """
 
     names: list[str]
     inputs: Any
-    arguments: Any
 
 
 def check_weight_file(path: str | os.PathLike[str]) -> str:
@@ -325,6 +321,10 @@ def check_weight_file(path: str | os.PathLike[str]) -> str:
         f"{os.fspath(path)!r} does not have the name of a file with Keras weights. Give it the suffix "
         f"{' or '.join(WEIGHT_FILES)}."
     )
+
+
+def _spec_of(value: Any) -> Any:
+    return tf.TensorSpec(value.shape, value.dtype) if tf.is_tensor(value) else value
 
 
 def _is_layer(value: Any) -> bool:

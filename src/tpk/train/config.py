@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import attrs
 from attrs import validators
 
+from tpk.checks import check_flags, check_one_of
 from tpk.dataflow.base import check_iterable
 from tpk.errors import ConfigError
 from tpk.input_source.base import InputSource
@@ -59,19 +60,6 @@ SPELLINGS: dict[str, str] = {
     "trainer": "give it to the launcher, as in tpk.launch_train_with_config(config, 'SimpleTrainer').",
 }
 """Names of options in other systems, and what to write in a `TrainConfig` instead."""
-
-
-def _checked(check: Callable[..., Any]) -> Callable[..., None]:
-    """Return a validator that raises `ConfigError` where `check`, a validator of attrs, raises other errors."""
-
-    def validate(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
-        try:
-            check(config, attribute, value)
-        except (TypeError, ValueError) as error:
-            expected = error.args[0] if error.args else error
-            raise ConfigError(f"TrainConfig({attribute.name}={value!r}): {expected}") from None
-
-    return validate
 
 
 def _count(name: str, minimum: int, default: int | None = None) -> Any:
@@ -140,6 +128,11 @@ def _check_data(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any
             f"TrainConfig(data=...): expected a tpk.InputSource, not a {type(value).__name__}. Write dataflow=... for "
             "an iterable of datapoints, or data=tpk.QueueInput(...)."
         )
+
+
+def _check_path(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if not isinstance(value, str | os.PathLike | None):
+        raise ConfigError(f"TrainConfig: {attribute.name} must be a path, not {value!r}")
 
 
 @also_spelled(**SPELLINGS)
@@ -214,12 +207,14 @@ class TrainConfig:
     max_epoch: int = _count("max_epoch", 0, default=FOREVER)
     steps_per_run: int | None = _count("steps_per_run", 1)
     overfit_batches: int | None = _count("overfit_batches", 1)
-    run_dir: str | os.PathLike[str] | None = attrs.field(
-        default=None, validator=_checked(validators.optional(validators.instance_of((str, os.PathLike))))
+    run_dir: str | os.PathLike[str] | None = attrs.field(default=None, validator=_check_path)
+    resume: str = attrs.field(
+        default="never", validator=lambda config, _, value: check_one_of(config, RESUME, resume=value)
     )
-    resume: str = attrs.field(default="never", validator=_checked(validators.in_(RESUME)))
     seed: int | None = _count("seed", 0)
-    deterministic: bool = attrs.field(default=False, validator=_checked(validators.instance_of(bool)))
+    deterministic: bool = attrs.field(
+        default=False, validator=lambda config, _, value: check_flags(config, deterministic=value)
+    )
 
     def __attrs_post_init__(self) -> None:
         if (self.data is None) == (self.dataflow is None):

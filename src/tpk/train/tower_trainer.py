@@ -284,12 +284,8 @@ class TowerTrainer(Trainer):
         tower: TowerHandle = self.towers[-1]
         return tower
 
-    @property
-    def _is_over(self) -> bool:
-        return self.sess is not None and is_closed(self.sess)
-
     def _check_not_over(self, what: str) -> None:
-        if self._is_over:
+        if self.sess is not None and is_closed(self.sess):
             where = "<run directory>" if self.run_dir is None else str(self.run_dir)
             raise TrainerStateError(
                 f"{what} comes too late: the training is over, and its session closed. Predict with what it saved: "

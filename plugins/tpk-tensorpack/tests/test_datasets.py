@@ -330,15 +330,15 @@ def test_an_image_that_is_gone_is_an_error_that_names_it(root, tmp_path):
 @pytest.mark.parametrize(
     ("module", "match", "make"),
     [
-        ("scipy.io", "SVHNDigit needs SciPy: .*datasets", lambda root: dataset.SVHNDigit("test")),
+        ("scipy.io", "SVHNDigit needs scipy.io: .*datasets", lambda root: dataset.SVHNDigit("test")),
         (
             "cv2",
-            "TinyImageNet needs OpenCV: .*images",
+            "TinyImageNet needs cv2: .*images",
             lambda root: points(dataset.TinyImageNet(f"{root}/tiny", "val")),
         ),
         (
             "cv2",
-            r"get_per_pixel_mean\(size\) needs OpenCV: .*images",
+            "cv2.resize needs cv2: .*images",
             lambda root: dataset.ILSVRCMeta().get_per_pixel_mean((9, 9)),
         ),
     ],

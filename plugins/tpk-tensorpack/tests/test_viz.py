@@ -97,7 +97,7 @@ def test_what_is_missing_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "cv2", None)
     monkeypatch.setitem(sys.modules, "pynvml", None)
     with pytest.raises(ImportError, match=r"pip install 'tpk-tensorpack\[images\]'"):
-        viz.draw_boxes(PATCHES[0], [])
+        viz.draw_boxes(PATCHES[0], [[1, 1, 3, 3]])
     with pytest.raises(ImportError, match="pip install nvidia-ml-py"):
         nvml.NVMLContext().__enter__()
     with pytest.raises(ValueError, match="key_cb_<key>"):

@@ -1,9 +1,34 @@
-"""Error messages for names of tensorpack that this package lacks."""
+"""Error messages for optional libraries, and for names of tensorpack that this package lacks."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
+
+_PACKAGES = {
+    "cv2": "'tpk-tensorpack[images]'",
+    "msgpack": "msgpack msgpack-numpy",
+    "pynvml": "nvidia-ml-py",
+    "scipy.io": "'tpk-tensorpack[datasets]'",
+    "sklearn.datasets": "scikit-learn",
+}
+
+
+def optional_library(module: str, owner: str) -> Any:
+    """Import a module of an optional library.
+
+    Args:
+        module: the name of the module.
+        owner: what needs it.
+
+    Raises:
+        ImportError: it is not installed; the message says how to install it.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(f"{owner} needs {module}: pip install {_PACKAGES.get(module, module)}") from error
 
 
 def not_here(module: str, instead: Mapping[str, str]) -> Callable[[str], Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -10,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from tpk.dataflow.serialize import LMDBFile
-from tpk.errors import ConfigError, InputError
+from tpk.errors import InputError
 from tpk_tensorpack.dataflow.base import ProxyDataFlow, RNGDataFlow
 from tpk_tensorpack.dataflow.raw import DataFromList
 from tpk_tensorpack.errors import CheckError
+from tpk_tensorpack.missing import optional_library
 from tpk_tensorpack.utils.serialize import loads
 
 __all__ = ["CaffeLMDB", "HDF5Data", "LMDBData", "LMDBDataDecoder", "LMDBDataPoint", "SVMLightData"]
@@ -31,14 +31,14 @@ class HDF5Data(RNGDataFlow):
         shuffle: whether to shuffle before each pass.
 
     Raises:
-        ConfigError: h5py is not installed.
+        ImportError: h5py is not installed.
         InputError: the file or a data set is missing, or the data sets have different lengths.
     """
 
     refills_arrays = False
 
     def __init__(self, filename: str, data_paths: Sequence[str], shuffle: bool = True) -> None:
-        h5py = _library("h5py", "h5py", "HDF5Data")
+        h5py = optional_library("h5py", "HDF5Data")
         self.f = filename
         self.data_paths = list(data_paths)
         self.shuffle = shuffle
@@ -79,14 +79,14 @@ class LMDBData(RNGDataFlow):
             `tpk_tensorpack.utils.serialize.loads`, so it has to be a file that you trust.
 
     Raises:
-        ConfigError: lmdb is not installed.
+        ImportError: lmdb is not installed.
         InputError: the file is missing or damaged, or (when iterating) a key is missing.
     """
 
     refills_arrays = False
 
     def __init__(self, lmdb_path: str, shuffle: bool = True, keys: Sequence[str] | str | None = None) -> None:
-        _library("lmdb", "lmdb", type(self).__name__)
+        optional_library("lmdb", type(self).__name__)
         self._lmdb_path = lmdb_path
         self._shuffle = shuffle
         self._file = _LMDBPairs(lmdb_path, type(self).__name__)
@@ -223,12 +223,12 @@ class SVMLightData(DataFromList):
         shuffle: whether to shuffle before each pass.
 
     Raises:
-        ConfigError: scikit-learn is not installed.
+        ImportError: scikit-learn is not installed.
         InputError: the file is missing or damaged.
     """
 
     def __init__(self, filename: str, shuffle: bool = True) -> None:
-        datasets = _library("sklearn.datasets", "scikit-learn", "SVMLightData")
+        datasets = optional_library("sklearn.datasets", "SVMLightData")
         try:
             features, labels = datasets.load_svmlight_file(filename)
         except FileNotFoundError as error:
@@ -236,10 +236,3 @@ class SVMLightData(DataFromList):
         except ValueError as error:
             raise InputError(f"SVMLightData: {filename} is damaged, or not of this format: {error}") from error
         super().__init__(list(map(list, zip(features.toarray(), labels, strict=True))), shuffle)
-
-
-def _library(module: str, package: str, owner: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ConfigError(f"{owner} needs {package}: pip install {package}") from error

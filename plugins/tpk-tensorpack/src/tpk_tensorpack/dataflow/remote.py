@@ -7,9 +7,10 @@ key.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from typing import Any
+
+import zmq
 
 from tpk.checks import check_positive
 from tpk.dataflow.base import check_iterable, reset_state
@@ -36,10 +37,9 @@ def send_dataflow_zmq(df: Any, addr: str, hwm: int = 50, format: str | None = No
         bind: whether to listen here for the receiver, instead of connecting to it.
 
     Raises:
-        ConfigError: pyzmq is not installed, the address cannot be used, or `format` is not None.
+        ConfigError: the address cannot be used, or `format` is not None.
         InputError: the data flow is empty.
     """
-    zmq = _zmq("send_dataflow_zmq")
     check_iterable(df, "send_dataflow_zmq")
     if format is not None:
         raise CheckError(
@@ -51,14 +51,14 @@ def send_dataflow_zmq(df: Any, addr: str, hwm: int = 50, format: str | None = No
     socket.set_hwm(hwm)
     socket.setsockopt(zmq.SNDTIMEO, _LOOK_EVERY_MS)
     try:
-        _open(zmq, socket, addr, bind, "send_dataflow_zmq")
+        _open(socket, addr, bind, "send_dataflow_zmq")
         reset_state(df)
         logger.info("Sending a data flow to %s ...", addr)
         while True:
             count = 0
             for datapoint in df:
                 count += 1
-                _until_done(zmq, socket.send, dumps(datapoint), copy=False)
+                _until_done(socket.send, dumps(datapoint), copy=False)
             if not count:
                 raise InputError(f"send_dataflow_zmq: a pass of {type(df).__name__} has no datapoint")
     finally:
@@ -81,14 +81,13 @@ class RemoteDataZMQ(DataFlow):
         cnt2: the number received from `addr2`.
 
     Raises:
-        ConfigError: pyzmq is not installed, or (when iterating) an address cannot be used.
+        ConfigError: (when iterating) an address cannot be used.
         InputError: (when iterating) a message is not a datapoint.
     """
 
     refills_arrays = False
 
     def __init__(self, addr1: str, addr2: str | None = None, hwm: int = 50, bind: bool = True) -> None:
-        _zmq("RemoteDataZMQ")
         check_positive(self, hwm=hwm)
         if not addr1:
             raise CheckError("RemoteDataZMQ takes an address, such as 'tcp://*:8877'")
@@ -101,7 +100,6 @@ class RemoteDataZMQ(DataFlow):
         self.cnt1 = self.cnt2 = 0
 
     def __iter__(self) -> Iterator[Any]:
-        zmq = _zmq("RemoteDataZMQ")
         context = zmq.Context()
         try:
             sockets = {}
@@ -109,7 +107,7 @@ class RemoteDataZMQ(DataFlow):
                 if address:
                     socket = context.socket(zmq.PULL)
                     socket.set_hwm(self._hwm)
-                    _open(zmq, socket, address, self._bind, "RemoteDataZMQ")
+                    _open(socket, address, self._bind, "RemoteDataZMQ")
                     sockets[socket] = number
             poller = zmq.Poller()
             for socket in sockets:
@@ -136,7 +134,7 @@ def _datapoint(received: bytes) -> Any:
         ) from error
 
 
-def _until_done(zmq: Any, function: Any, *arguments: Any, **options: Any) -> None:
+def _until_done(function: Any, *arguments: Any, **options: Any) -> None:
     while True:
         try:
             function(*arguments, **options)
@@ -145,15 +143,8 @@ def _until_done(zmq: Any, function: Any, *arguments: Any, **options: Any) -> Non
             continue
 
 
-def _open(zmq: Any, socket: Any, address: str, bind: bool, owner: str) -> None:
+def _open(socket: Any, address: str, bind: bool, owner: str) -> None:
     try:
         (socket.bind if bind else socket.connect)(address)
     except zmq.ZMQError as error:
         raise ConfigError(f"{owner}: the address {address} cannot be used: {error}") from error
-
-
-def _zmq(owner: str) -> Any:
-    try:
-        return importlib.import_module("zmq")
-    except ImportError as error:
-        raise ConfigError(f"{owner} needs pyzmq: pip install pyzmq") from error

@@ -18,9 +18,10 @@ from tpk.dataflow.serialize import commit, datapoints_with_progress, written_ato
 from tpk.errors import InputError
 from tpk_tensorpack.dataflow.base import DataFlow, RNGDataFlow
 from tpk_tensorpack.dataflow.common import FixedSizeData
-from tpk_tensorpack.dataflow.format import HDF5Data, LMDBData, LMDBDataDecoder, _library
+from tpk_tensorpack.dataflow.format import HDF5Data, LMDBData, LMDBDataDecoder
 from tpk_tensorpack.dataflow.raw import DataFromList
 from tpk_tensorpack.errors import CheckError
+from tpk_tensorpack.missing import optional_library
 from tpk_tensorpack.utils.serialize import dumps, loads
 
 __all__ = ["HDF5Serializer", "LMDBSerializer", "NumpySerializer", "TFRecordSerializer"]
@@ -48,9 +49,10 @@ class LMDBSerializer:
             write_frequency: the number of datapoints between two writes to disk.
 
         Raises:
-            ConfigError: lmdb is not installed, or `path` exists.
+            ImportError: lmdb is not installed.
+            ConfigError: `path` exists.
         """
-        lmdb = _library("lmdb", "lmdb", "LMDBSerializer")
+        lmdb = optional_library("lmdb", "LMDBSerializer")
         with (
             written_atomically(os.fspath(path), "LMDBSerializer") as partial,
             lmdb.open(partial, subdir=False, lock=False, map_size=_FIRST_SIZE, sync=False) as environment,
@@ -75,7 +77,7 @@ class LMDBSerializer:
             shuffle: whether to shuffle before each pass.
 
         Raises:
-            ConfigError: lmdb is not installed.
+            ImportError: lmdb is not installed.
             InputError: the file is missing or damaged.
         """
         return LMDBDataDecoder(LMDBData(path, shuffle=shuffle), lambda _, value: loads(value))
@@ -190,11 +192,12 @@ class HDF5Serializer:
             data_paths: the name of the data set for each component.
 
         Raises:
-            ConfigError: h5py is not installed, or `path` exists.
+            ImportError: h5py is not installed.
+            ConfigError: `path` exists.
             InputError: the data flow is empty, or some datapoints have a different number of components or do not fit
                 together.
         """
-        h5py = _library("h5py", "h5py", "HDF5Serializer")
+        h5py = optional_library("h5py", "HDF5Serializer")
         points = list(datapoints_with_progress(df, os.fspath(path), "HDF5Serializer"))
         if not points or any(len(point) != len(data_paths) for point in points):
             raise CheckError(
@@ -217,7 +220,7 @@ class HDF5Serializer:
             shuffle: whether to shuffle before each pass.
 
         Raises:
-            ConfigError: h5py is not installed.
+            ImportError: h5py is not installed.
             InputError: the file or a data set is missing, or the file is damaged.
         """
         return HDF5Data(path, data_paths, shuffle=shuffle)

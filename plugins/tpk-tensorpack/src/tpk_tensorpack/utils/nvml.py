@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from typing import Any
 
 from tpk_tensorpack.errors import CheckError
+from tpk_tensorpack.missing import optional_library
 
 __all__ = ["NVMLContext"]
 
@@ -56,10 +56,7 @@ class NVMLContext:
             ImportError: the package is not installed.
             Exception: the package's error without an NVIDIA driver.
         """
-        try:
-            self._nvml: Any = importlib.import_module("pynvml")
-        except ImportError as error:
-            raise ImportError("NVMLContext needs NVIDIA's library: pip install nvidia-ml-py") from error
+        self._nvml = optional_library("pynvml", "NVMLContext")
         self._nvml.nvmlInit()
         return self
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
+
+from tpk_tensorpack.missing import optional_library
 
 __all__ = ["cv2"]
 
@@ -14,14 +15,7 @@ class _OpenCV:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        try:
-            found = getattr(importlib.import_module("cv2"), name)
-        except ImportError as error:
-            raise ImportError(
-                f"cv2.{name} needs OpenCV, which is not installed: pip install 'tpk-tensorpack[images]'"
-            ) from error
-        setattr(self, name, found)  # a plain attribute from now on
-        return found
+        return getattr(optional_library("cv2", f"cv2.{name}"), name)
 
 
 cv2: Any = _OpenCV()

@@ -6,7 +6,7 @@ import importlib
 import pickle
 from typing import Any
 
-from tpk_tensorpack.missing import not_here
+from tpk_tensorpack.missing import not_here, optional_library
 
 __all__ = ["dumps", "loads"]
 
@@ -39,10 +39,7 @@ class MsgpackSerializer:
 
 
 def _msgpack() -> tuple[Any, Any]:
-    try:
-        msgpack = importlib.import_module("msgpack")
-    except ImportError as error:
-        raise ImportError("MsgpackSerializer needs msgpack: pip install msgpack msgpack-numpy") from error
+    msgpack = optional_library("msgpack", "MsgpackSerializer")
     try:
         return msgpack, importlib.import_module("msgpack_numpy")
     except ImportError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,7 +11,10 @@ import numpy as np
 
 from tpk.dataflow.base import reset_state
 from tpk_tensorpack.errors import CheckError
+from tpk_tensorpack.missing import optional_library
+from tpk_tensorpack.utils.argtools import shape2d
 from tpk_tensorpack.utils.fs import mkdir_p
+from tpk_tensorpack.utils.opencv import cv2
 
 __all__ = [
     "draw_boxes",
@@ -54,7 +56,6 @@ def interactive_imshow(
     wrong = [name for name in kwargs if not (name.startswith("key_cb_") and len(name) == len("key_cb_") + 1)]
     if wrong:
         raise ValueError(f"interactive_imshow takes key_cb_<key>=function, such as key_cb_a, got {wrong[0]!r}")
-    cv2 = _cv2("interactive_imshow")
     window = "viz"
     cv2.imshow(window, img)
     buttons = {cv2.EVENT_LBUTTONUP: lclick_cb, cv2.EVENT_RBUTTONUP: rclick_cb}
@@ -109,14 +110,12 @@ def stack_patches(
     Raises:
         ValueError: there are too many images, or they differ in size without `pad`.
     """
-    patches = _as_patches(patch_list, pad)
+    patches = _as_patches(patch_list)
+    if not pad and len({patch.shape[:2] for patch in patches}) > 1:
+        raise ValueError("images have different sizes: pass pad=True to center smaller ones")
     if len(patches) > nr_row * nr_col:
         raise CheckError(f"stack_patches: {len(patches)} images do not fit in {nr_row} rows of {nr_col}")
-    canvas = _Canvas(patches, nr_row, nr_col, border, bgcolor)
-    image = canvas.draw(patches)
-    if viz:
-        _show(canvas, image, patches, lclick_cb, 0)
-    return image
+    return next(gen_stack_patches(patches, nr_row, nr_col, border, bgcolor=bgcolor, viz=viz, lclick_cb=lclick_cb))
 
 
 def gen_stack_patches(
@@ -146,20 +145,33 @@ def gen_stack_patches(
     Raises:
         ValueError: a single image does not fit.
     """
-    patches = _as_patches(patch_list, pad=True)
-    height, width = _largest(patches)
+    patches = _as_patches(patch_list)
+    height, width, channels = (max(sizes) for sizes in zip(*(patch.shape for patch in patches), strict=True))
     gap = int(border or 0)
     rows = int(max_height + gap) // (height + gap) if nr_row is None else nr_row
     columns = int(max_width + gap) // (width + gap) if nr_col is None else nr_col
     if rows < 1 or columns < 1:
         raise ValueError(f"gen_stack_patches: an image of {height}x{width} does not fit in {max_height}x{max_width}")
-    canvas = _Canvas(patches, rows, columns, border, bgcolor)
-    for start in range(0, len(patches), rows * columns):
-        some = patches[start : start + rows * columns]
-        image = canvas.draw(some)
+
+    def show(canvas: Image, first: int) -> None:
+        def clicked(_: Image, x: int, y: int) -> None:
+            index = first + y // (height + gap) * columns + x // (width + gap)
+            if lclick_cb is not None and index < len(patches):
+                lclick_cb(patches[index], index)
+
+        interactive_imshow(canvas, lclick_cb=clicked)
+
+    for first in range(0, len(patches), rows * columns):
+        size = rows * (height + gap) - gap, columns * (width + gap) - gap, channels
+        canvas = np.full(size, bgcolor, np.uint8)
+        for place, patch in enumerate(patches[first : first + rows * columns]):
+            row, column = divmod(place, columns)
+            top = row * (height + gap) + (height - patch.shape[0]) // 2
+            left = column * (width + gap) + (width - patch.shape[1]) // 2
+            canvas[top : top + patch.shape[0], left : left + patch.shape[1]] = patch
         if viz:
-            _show(canvas, image, some, lclick_cb, start)
-        yield image
+            show(canvas, first)
+        yield canvas
 
 
 def dump_dataflow_images(
@@ -189,11 +201,10 @@ def dump_dataflow_images(
     Raises:
         ImportError: OpenCV is not installed.
     """
-    cv2 = _cv2("dump_dataflow_images")
     if output_dir:
         mkdir_p(output_dir)
-    size = None if resize is None else _pair(resize)
-    grid = None if viz is None else _pair(viz)
+    size = None if resize is None else shape2d(resize)
+    grid = None if viz is None else shape2d(viz)
     waiting: list[Image] = []
     reset_state(df)
     for count, datapoint in zip(range(number), df, strict=False):
@@ -232,10 +243,7 @@ def intensity_to_rgb(intensity: Image, cmap: str = "cubehelix", normalize: bool 
     values = np.asarray(intensity, np.float32)
     if values.ndim != 2:
         raise CheckError(f"intensity_to_rgb takes intensities of shape [height, width], got {values.shape}")
-    try:
-        colormaps = importlib.import_module("matplotlib").colormaps
-    except ImportError as error:
-        raise ImportError("intensity_to_rgb needs matplotlib: pip install matplotlib") from error
+    colormaps = optional_library("matplotlib", "intensity_to_rgb").colormaps
     if normalize:
         values = values - values.min()
         values = values / max(float(values.max()), np.finfo(np.float32).tiny)
@@ -255,7 +263,6 @@ def draw_text(img: Image, pos: tuple[int, int], text: str, color: Sequence[int],
         color: the color of the box.
         font_scale: the font size.
     """
-    cv2 = _cv2("draw_text")
     image: Image = np.array(img, np.uint8)
     font = cv2.FONT_HERSHEY_SIMPLEX
     (width, height), _ = cv2.getTextSize(text, font, font_scale, 1)
@@ -280,7 +287,6 @@ def draw_boxes(im: Image, boxes: Any, labels: Sequence[str] | None = None, color
         ImportError: OpenCV is not installed.
         ValueError: a box is empty or exceeds the image, or the number of labels is wrong.
     """
-    cv2 = _cv2("draw_boxes")
     corners = np.asarray(boxes, np.int32).reshape(-1, 4)
     if labels is not None and len(labels) != len(corners):
         raise CheckError(f"draw_boxes: {len(labels)} labels for {len(corners)} boxes; expected one for each")
@@ -301,52 +307,8 @@ def draw_boxes(im: Image, boxes: Any, labels: Sequence[str] | None = None, color
     return image
 
 
-class _Canvas:
-    """A grid of images."""
-
-    def __init__(self, patches: Sequence[Image], nr_row: int, nr_col: int, border: int | None, bgcolor: Color) -> None:
-        self.height, self.width = _largest(patches)
-        self.columns = nr_col
-        self.gap = int(border or 0)
-        channels = max(patch.shape[2] for patch in patches)
-        size = (
-            nr_row * (self.height + self.gap) - self.gap,
-            nr_col * (self.width + self.gap) - self.gap,
-            channels,
-        )
-        self._empty = np.empty(size, np.uint8)
-        self._empty[:] = bgcolor
-
-    def draw(self, patches: Sequence[Image]) -> Image:
-        image = self._empty.copy()
-        for number, patch in enumerate(patches):
-            row, column = divmod(number, self.columns)
-            top = row * (self.height + self.gap) + (self.height - patch.shape[0]) // 2
-            left = column * (self.width + self.gap) + (self.width - patch.shape[1]) // 2
-            image[top : top + patch.shape[0], left : left + patch.shape[1]] = patch
-        return image
-
-    def number_at(self, x: int, y: int) -> int:
-        """Return the index of the cell at a position."""
-        return y // (self.height + self.gap) * self.columns + x // (self.width + self.gap)
-
-
-def _show(
-    canvas: _Canvas,
-    image: Image,
-    patches: Sequence[Image],
-    lclick_cb: Callable[[Image, int], Any] | None,
-    start: int,
-) -> None:
-    def clicked(_: Image, x: int, y: int) -> None:
-        number = canvas.number_at(x, y)
-        if lclick_cb is not None and number < len(patches):
-            lclick_cb(patches[number], start + number)
-
-    interactive_imshow(image, lclick_cb=None if lclick_cb is None else clicked)
-
-
-def _as_patches(patch_list: Any, pad: bool) -> list[Image]:
+def _as_patches(patch_list: Any) -> list[Image]:
+    """Return images as arrays of shape [height, width, channels]."""
     patches = [np.asarray(patch) for patch in patch_list]
     if not patches:
         raise ValueError("there are no images to show")
@@ -354,22 +316,4 @@ def _as_patches(patch_list: Any, pad: bool) -> list[Image]:
     wrong = [patch.shape for patch in patches if patch.ndim != 3]
     if wrong:
         raise ValueError(f"an image has shape {wrong[0]}; expected [height, width] or [height, width, channels]")
-    if not pad and len({patch.shape[:2] for patch in patches}) > 1:
-        raise ValueError("images have different sizes: pass pad=True to center smaller ones")
     return patches
-
-
-def _largest(patches: Sequence[Image]) -> tuple[int, int]:
-    return max(patch.shape[0] for patch in patches), max(patch.shape[1] for patch in patches)
-
-
-def _pair(value: int | Sequence[int]) -> tuple[int, int]:
-    first, second = value if isinstance(value, Sequence) else (value, value)
-    return first, second
-
-
-def _cv2(what: str) -> Any:
-    try:
-        return importlib.import_module("cv2")
-    except ImportError as error:
-        raise ImportError(f"{what} needs OpenCV: pip install 'tpk-tensorpack[images]'") from error

@@ -22,6 +22,7 @@ from tpk_tensorpack.dataflow.dataset.published import (
 from tpk_tensorpack.utils import logger
 from tpk_tensorpack.utils.fs import get_dataset_path
 from tpk_tensorpack.utils.loadcaffe import get_caffe_pb
+from tpk_tensorpack.utils.opencv import cv2
 
 __all__ = ["ILSVRC12", "ILSVRC12Files", "ILSVRCMeta", "TinyImageNet"]
 
@@ -95,10 +96,6 @@ class ILSVRCMeta:
             mean = np.array(blob.data, np.float32).reshape(3, 256, 256).transpose(1, 2, 0)
         if size is None:
             return mean
-        try:
-            import cv2
-        except ImportError as error:
-            raise ImportError("get_per_pixel_mean(size) needs OpenCV: pip install 'tpk-tensorpack[images]'") from error
         resized: np.ndarray = cv2.resize(mean, (size[1], size[0]))
         return resized
 

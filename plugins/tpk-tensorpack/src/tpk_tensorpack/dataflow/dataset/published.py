@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import tarfile
 from abc import abstractmethod
@@ -14,6 +13,7 @@ import numpy as np
 
 from tpk_tensorpack.dataflow.base import RNGDataFlow
 from tpk_tensorpack.errors import CheckError
+from tpk_tensorpack.missing import optional_library
 from tpk_tensorpack.utils import logger
 
 __all__ = ["IndexedData", "LabelledImages", "check_split", "extract", "load_mat", "read_image", "reading", "require"]
@@ -126,10 +126,7 @@ def load_mat(path: str, source: str, what: str) -> dict[str, Any]:
         ImportError: SciPy is missing.
         ValueError: the file is not a MATLAB file; the message names it.
     """
-    try:
-        scipy_io = importlib.import_module("scipy.io")
-    except ImportError as error:
-        raise ImportError(f"{what} needs SciPy: pip install 'tpk-tensorpack[datasets]'") from error
+    scipy_io = optional_library("scipy.io", what)
     with reading(path, source):
         variables: dict[str, Any] = scipy_io.loadmat(path)
     return variables
@@ -143,10 +140,7 @@ def read_image(path: Any, what: str) -> np.ndarray:
         ImportError: OpenCV is missing.
         ValueError: the file is not an image; the message names it.
     """
-    try:
-        cv2: Any = importlib.import_module("cv2")
-    except ImportError as error:
-        raise ImportError(f"{what} needs OpenCV: pip install 'tpk-tensorpack[images]'") from error
+    cv2 = optional_library("cv2", what)
     path = os.fspath(path)
     if not os.path.isfile(path):
         raise FileNotFoundError(f"{what}: {path}, an image in its list, is missing")

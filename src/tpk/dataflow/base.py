@@ -17,7 +17,7 @@ import numpy as np
 
 from tpk.dataflow.foreign import is_foreign_sequence
 from tpk.dataflow.memory import Allocate
-from tpk.dataflow.position import Position, flows_within
+from tpk.dataflow.position import Count, Position, flows_within
 from tpk.errors import ConfigError, InputError
 from tpk.plugin.description import RecordsOptions
 
@@ -271,7 +271,8 @@ class StatefulDataFlow(DataFlow):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the current iteration."""
-        state: dict[str, Any] = {"place": self.place}
+        place = self.place
+        state: dict[str, Any] = {"place": place.value if isinstance(place, Count) else place}
         if self._random is not None:
             state["seed"], state["epoch"] = self._random.seed, self._random.epoch
         if self.positions:
@@ -390,25 +391,23 @@ class SequenceDataFlow(StatefulDataFlow):
     def __iter__(self) -> Iterator[Any]:
         begin = self.begin() or 0
         order = self._order()
-        self.place = begin
-        return self._deliver(order, begin)
+        self.place = Count(begin)
+        return self._deliver(order, self.place)
 
     def _order(self) -> np.ndarray[Any, Any] | None:
         """Return the indices of all items in the order of the next pass; None for the order of the items."""
         return None
 
-    def _deliver(self, order: np.ndarray[Any, Any] | None, begin: int) -> Iterator[Any]:
+    def _deliver(self, order: np.ndarray[Any, Any] | None, delivered: Count) -> Iterator[Any]:
         items, length = self.items, len(self)
-        for start in range(begin, length, _PLACES_AT_ONCE):
+        for start in range(delivered.value, length, _PLACES_AT_ONCE):
             places = np.arange(start, min(start + _PLACES_AT_ONCE, length))
             for index, count, block in reversed(self._shares):
                 places = places // block * (count * block) + index * block + places % block
             if order is not None:
                 places = order[places]
             # Indexing a list by Python integers is far faster than by NumPy's.
-            for place, item in enumerate(places.tolist(), start + 1):
-                self.place = place
-                yield items[item]
+            yield from delivered.over(map(items.__getitem__, places.tolist()))
         self.place = None
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
@@ -626,29 +625,31 @@ class LookaheadDataFlow(StatefulProxyDataFlow):
         ```
     """
 
+    _since: Count
+
     @abstractmethod
     def deliver(self, datapoints: Iterator[Any]) -> Iterator[Any]:
         """Deliver a pass, given the datapoints of the flow beneath."""
 
     def caught_up(self) -> None:
         """Record that nothing is held back now."""
-        self.place = {"caught_up": self.upstream.state_dict(), "since": 0}
+        self._since.value = 0
+        self.place = {"caught_up": self.upstream.state_dict()}
 
     def __iter__(self) -> Iterator[Any]:
-        for datapoint in self._start():
-            self.place["since"] += 1
-            yield datapoint
+        yield from self._start()
         self.place = None
 
     def _start(self) -> Iterator[Any]:
         """Return the datapoints of this pass, from the loaded place on if there is one."""
         place = self.begin()
         datapoints = iter(self.upstream)
+        self._since = Count()
         self.caught_up()
-        delivered = self.deliver(datapoints)
+        delivered = self._since.over(self.deliver(datapoints))
         if place is not None and place["since"]:
             for _ in islice(delivered, place["since"]):
-                self.place["since"] += 1
+                pass
             logger.info(
                 "%s continues in the middle of a pass: it made %d datapoints again that were delivered before",
                 type(self).__name__,
@@ -667,10 +668,13 @@ class LookaheadDataFlow(StatefulProxyDataFlow):
         state = super().state_dict()
         if self.place is not None:
             del state["upstreams"]  # the flow beneath is ahead
-            state["place"] = dict(self.place)
+            state["place"] = {**self.place, "since": self._since.value}
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next iteration continue from a saved state."""
         place = state["place"]
-        super().load_state_dict({"upstreams": [place["caught_up"]], **state} if place is not None else state)
+        if place is not None:
+            self._since = Count(place["since"])
+            state = {"upstreams": [place["caught_up"]], **state}
+        super().load_state_dict(state)

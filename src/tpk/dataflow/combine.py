@@ -21,7 +21,7 @@ from tpk.dataflow.base import (
     is_sequence,
     shard,
 )
-from tpk.dataflow.position import Position, has_state
+from tpk.dataflow.position import Count, Position, has_state
 from tpk.errors import ConfigError, InputError
 
 CombinedT = TypeVar("CombinedT", bound="CombinedDataFlow")
@@ -137,7 +137,7 @@ class JoinData(CombinedDataFlow):
         return min(self.lengths())
 
     def __iter__(self) -> Iterator[Any]:
-        number = self.begin() or 0
+        self.place = count = Count(self.begin() or 0)
         first: list[Any] = []
         iterators: list[Iterator[Any]] = []
         for upstream in self.upstreams:
@@ -147,11 +147,8 @@ class JoinData(CombinedDataFlow):
             if len(first) < len(iterators):
                 break
         else:
-            for datapoints in chain([tuple(first)], zip(*iterators, strict=False)):
-                joined = _join(datapoints, number)
-                number += 1
-                self.place = number
-                yield joined
+            for datapoints in count.over(chain([tuple(first)], zip(*iterators, strict=False))):
+                yield _join(datapoints, count)
         self.break_off()  # the longer flows start again in the next pass
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
@@ -162,9 +159,15 @@ class JoinData(CombinedDataFlow):
         return super().shard_blocks(index, count, block)
 
 
-def _join(datapoints: tuple[Any, ...], number: int) -> Any:
-    if all(isinstance(datapoint, (list, tuple)) for datapoint in datapoints):
-        return [component for datapoint in datapoints for component in datapoint]
+def _join(datapoints: tuple[Any, ...], count: Count) -> Any:
+    components: list[Any] = []
+    for datapoint in datapoints:
+        if not isinstance(datapoint, (list, tuple)):
+            break
+        components += datapoint
+    else:
+        return components
+    number = count.value - 1
     if all(isinstance(datapoint, Mapping) for datapoint in datapoints):
         joined: dict[Any, Any] = {}
         for datapoint in datapoints:
@@ -210,31 +213,29 @@ class RandomMixData(CombinedDataFlow, RNGDataFlow):
         return sum(self.lengths())
 
     def __iter__(self) -> Iterator[Any]:
-        begin, already_ended = self.begin() or (0, ())
+        begin, ended = self.begin() or (0, [])
         rng = self.epoch_rng()
         lengths = self.lengths()
         turns = np.repeat(np.arange(len(lengths)), lengths)
         rng.shuffle(turns)
-        ended = set(already_ended)
         under_way: dict[int, Iterator[Any]] = {}
-        for turn in range(begin, len(turns)):
-            index = int(turns[turn])
+        for number, index in enumerate(turns[begin:].tolist(), begin + 1):
             if index in ended:
                 continue
             if index not in under_way:
                 under_way[index] = iter(self.upstreams[index])
             for datapoint in under_way[index]:
-                self.place = [turn + 1, sorted(ended)]
+                self.place = [number, ended]
                 yield datapoint
                 break
             else:
-                ended.add(index)  # it delivers fewer than its length says
+                ended = [*ended, index]  # it delivers fewer than its length says
         # Flows with more datapoints than their length, and the end of each pass beneath.
         for index, upstream in enumerate(self.upstreams):
             for datapoint in () if index in ended else under_way.get(index) or upstream:
-                self.place = [len(turns), sorted(ended)]
+                self.place = [len(turns), ended]
                 yield datapoint
-            ended.add(index)
+            ended = [*ended, index]
         self.place = None
 
     def shard(self, index: int, count: int) -> DataFlow:

@@ -23,6 +23,7 @@ from tpk.dataflow.base import (
     shard,
 )
 from tpk.dataflow.memory import aligned_empty
+from tpk.dataflow.position import Count
 from tpk.errors import ConfigError, InputError
 
 logger = logging.getLogger(__name__)
@@ -306,8 +307,8 @@ class FakeData(StatefulDataFlow, RNGDataFlow):
         else:
             for _ in range(begin):
                 [_array(rng, *component) for component in components]
-        for number in range(begin, self._size):
-            self.place = number + 1
+        self.place = count = Count(begin)
+        for _ in count.over(range(begin, self._size)):
             yield [_array(rng, *component) for component in components] if self.random else fixed
         self.place = None
 

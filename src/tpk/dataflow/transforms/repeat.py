@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import repeat
+from itertools import islice, repeat
 from typing import Any
 
 from tpk.checks import check_at_least
@@ -15,6 +15,7 @@ from tpk.dataflow.base import (
     divides_evenly,
     shard,
 )
+from tpk.dataflow.position import Count
 from tpk.errors import ConfigError, InputError
 
 
@@ -103,7 +104,7 @@ class RepeatedDataPoint(LookaheadDataFlow):
         return super().shard_blocks(index, count, max(block // self.num, 1))
 
 
-_DATAPOINTS_TO_REPLAY = 16
+_DATAPOINTS_TO_REPLAY = 64
 
 
 class FixedSizeData(StatefulProxyDataFlow):
@@ -134,13 +135,15 @@ class FixedSizeData(StatefulProxyDataFlow):
         return self._size
 
     def __iter__(self) -> Iterator[Any]:
-        begin = self.begin() or 0
-        if self._under_way is None:
-            self._under_way = iter(self.upstream)
-        for number in range(begin, self._size):
-            datapoint = self._next()
-            self.place = number + 1
-            yield datapoint
+        self.place = count = Count(self.begin() or 0)
+        while missing := self._size - count.value:
+            if self._under_way is None:
+                self._under_way = iter(self.upstream)
+            # `islice` and `Count` leave the iterator open for the next pass.
+            yield from count.over(islice(self._under_way, missing))
+            if count.value < self._size:
+                self._under_way = None
+                self._check_not_empty()
         if not self.keep_state:
             self.break_off()
         self.place = None
@@ -153,17 +156,12 @@ class FixedSizeData(StatefulProxyDataFlow):
             self._under_way = None
             super().break_off()
 
-    def _next(self) -> Any:
-        assert self._under_way is not None
-        for datapoint in self._under_way:
-            return datapoint
-        self._under_way = iter(self.upstream)
-        for datapoint in self._under_way:
-            return datapoint
-        raise InputError(
-            f"FixedSizeData: a pass of {type(self.flow).__name__} has no datapoint; it is empty, or a one-shot "
-            "iterator, such as a generator, which cannot be iterated twice"
-        )
+    def _check_not_empty(self) -> None:
+        if not self.upstream.delivered:
+            raise InputError(
+                f"FixedSizeData: a pass of {type(self.flow).__name__} has no datapoint; it is empty, or a one-shot "
+                "iterator, such as a generator, which cannot be iterated twice"
+            )
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return the same, of a part of the size, on top of a share of the flow beneath.

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from tpk.checks import check_at_least
 from tpk.dataflow.base import LookaheadDataFlow, RNGDataFlow, StatefulProxyDataFlow, may_refill
 from tpk.dataflow.memory import copy_arrays
+from tpk.dataflow.position import Count
 from tpk.errors import InputError
 
 logger = logging.getLogger(__name__)
@@ -107,17 +108,17 @@ class CacheData(StatefulProxyDataFlow, RNGDataFlow):
             yield from self._first_pass(begin)
         else:
             kept = self._kept
-            order = rng.permutation(len(kept)).tolist() if self.shuffle else range(len(kept))
-            for place in range(begin, len(kept)):
-                self.place = place + 1
-                yield kept[order[place]]
+            if self.shuffle:
+                kept = [kept[index] for index in rng.permutation(len(kept)).tolist()]
+            self.place = count = Count(begin)
+            yield from count.over(islice(kept, begin, None))
         self.place = None
 
     def _first_pass(self, begin: int) -> Iterator[Any]:
         datapoints, kept = self._start_keeping(begin)
-        for datapoint in datapoints:
+        self.place = count = Count(begin)
+        for datapoint in count.over(datapoints):
             kept.append(datapoint)
-            self.place = len(kept)
             yield datapoint
         self._kept = kept
 

@@ -36,7 +36,7 @@ BUDGETS = {
     "checkpoint": 1315,
     "cli": 2175,
     "cluster": 920,
-    "dataflow": 3530,
+    "dataflow": 3545,
     "graph": 2510,
     "input_source": 1590,
     "layers": 1770,

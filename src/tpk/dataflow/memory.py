@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from ctypes import addressof, c_char
 from math import prod
 from typing import Any, TypeAlias
 
@@ -36,7 +37,8 @@ def aligned_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
     if dtype.hasobject or size == 0:
         return np.empty(shape, dtype)
     block = np.empty(size + ALIGNMENT, np.uint8)
-    start = -block.__array_interface__["data"][0] % ALIGNMENT
+    # The faster way to the address; `block.ctypes` and `block.__array_interface__` build objects around it.
+    start = -addressof(c_char.from_buffer(block)) % ALIGNMENT
     return np.ndarray(shape, dtype, block, start)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -88,8 +89,8 @@ class BatchData(BatchingDataFlow):
             return
         joiner, size, datapoints = self.joiner(), self.batch_size, iter(self.upstream)
         refills = may_refill(self.flow)
+        first = self.upstream.delivered
         while True:
-            first = self.upstream.delivered
             following = islice(datapoints, size)
             held = joiner.copies(following, size) if refills else list(following)
             if len(held) < size:
@@ -98,6 +99,7 @@ class BatchData(BatchingDataFlow):
             held.clear()  # its memory may be used for the next batch
             yield batch
             batch = None
+            first += size
         if held and self.remainder:
             # The flow beneath is exhausted already, so its position does not show this batch.
             self.place = "end"
@@ -142,21 +144,21 @@ class BatchDataByShape(BatchingDataFlow, LookaheadDataFlow):
 
     def deliver(self, datapoints: Iterator[Any]) -> Iterator[Any]:
         """Deliver a pass, given the datapoints of the flow beneath."""
-        held: dict[tuple[int, ...], list[tuple[int, Any]]] = {}
+        held: dict[tuple[int, ...], dict[int, Any]] = {}  # the datapoints of each shape, by number
         joiner = self.joiner()
         if may_refill(self.flow):
             datapoints = map(copy_arrays, datapoints)
         for number, datapoint in enumerate(datapoints, self.upstream.delivered):
             shape = self._shape(datapoint, number)
-            held.setdefault(shape, []).append((number, datapoint))
-            if len(held[shape]) == self.batch_size:
-                numbers, alike = zip(*held.pop(shape), strict=True)
-                yield joiner.join(alike, numbers)
+            alike = held.setdefault(shape, {})
+            alike[number] = datapoint
+            if len(alike) == self.batch_size:
+                del held[shape]
+                yield joiner.join(list(alike.values()), list(alike))
                 if not held:
                     self.caught_up()
-        for rest in held.values() if self.remainder else ():
-            numbers, alike = zip(*rest, strict=True)
-            yield joiner.join(alike, numbers)
+        for alike in held.values() if self.remainder else ():
+            yield joiner.join(list(alike.values()), list(alike))
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return the same on top of a share of the flow beneath."""
@@ -199,10 +201,12 @@ class Joiner:
         datapoint refers to the whole array of the batch instead.
         """
         copies: list[Any] = []
-        for datapoint in datapoints:
-            if not copies and isinstance(datapoint, (list, tuple, Mapping)):
+        places: dict[Any, _Place] = {}
+        for row, datapoint in enumerate(datapoints):
+            if row == 0 and isinstance(datapoint, (list, tuple, Mapping)):
                 self._arrays = self._new_arrays(datapoint, size)
-            copies.append(self._copy(datapoint, len(copies)))
+                places = {name: (array, array.shape[1:], array.dtype) for name, array in self._arrays.items()}
+            copies.append(_copy_to_row(datapoint, places, row))
             datapoint = None  # its memory may be used for the next one
         return copies
 
@@ -284,9 +288,9 @@ class Joiner:
         """Return each component with its values."""
         first = datapoints[0]
         kinds = set(map(type, datapoints))
-        are_lists = kinds == {list} or all(issubclass(kind, (list, tuple)) for kind in kinds)
-        if are_lists and len(set(map(len, datapoints))) == 1:
-            return enumerate(zip(*datapoints, strict=True))
+        if kinds == {list} or all(issubclass(kind, (list, tuple)) for kind in kinds):
+            with suppress(ValueError):  # their lengths differ
+                return list(enumerate(zip(*datapoints, strict=True)))
         are_mappings = all(issubclass(kind, Mapping) for kind in kinds)
         if are_mappings and all(datapoint.keys() == first.keys() for datapoint in datapoints):
             return [(component, [datapoint[component] for datapoint in datapoints]) for component in first]
@@ -304,24 +308,6 @@ class Joiner:
                 specs[component] = ((size, *value.shape), value.dtype)
         return dict(zip(specs, self._allocate(list(specs.values())), strict=True))
 
-    def _copy(self, datapoint: Any, row: int) -> Any:
-        if not self._arrays or not isinstance(datapoint, (list, tuple, Mapping)):
-            return copy_arrays(datapoint)
-        copied: Any = list(datapoint) if isinstance(datapoint, (list, tuple)) else dict(datapoint)
-        for component, value in copied.items() if type(copied) is dict else enumerate(copied):
-            array = self._arrays.get(component)
-            if (
-                array is not None
-                and type(value) is np.ndarray
-                and value.shape == array.shape[1:]
-                and value.dtype == array.dtype
-            ):
-                array[row] = value
-                copied[component] = array
-            else:
-                copied[component] = copy_arrays(value)
-        return copied
-
     def _join(self, component: Any, values: Sequence[Any], array: np.ndarray[Any, Any] | None) -> Any:
         if array is None:
             return list(values) if self.use_list else self.combine(component, values)
@@ -332,7 +318,8 @@ class Joiner:
             rows = joined.reshape(-1, *array.shape[2:]) if array.size else joined
             try:
                 if set(map(len, values)) == {array.shape[1]}:
-                    return np.concatenate(values, out=rows, casting="no").reshape(joined.shape)
+                    np.concatenate(values, out=rows, casting="no")
+                    return joined
             except (TypeError, ValueError):
                 pass  # `combine` finds the value that does not fit
         return self.combine(component, [array[row] if value is array else value for row, value in enumerate(values)])
@@ -348,6 +335,29 @@ class Joiner:
             first = describe_components(datapoints[0])
             message += f", but datapoint {self._numbers[0]}, the first of its batch, {first}"
         return InputError(message)
+
+
+_Place: TypeAlias = tuple[np.ndarray[Any, Any], tuple[int, ...], np.dtype[Any]]
+"""The array of a batch for a component, and the shape and dtype of its rows."""
+
+
+def _copy_to_row(datapoint: Any, places: Mapping[Any, _Place], row: int) -> Any:
+    copied: Any
+    items: Iterable[tuple[Any, Any]]
+    if isinstance(datapoint, (list, tuple)):
+        copied, items = list(datapoint), enumerate(datapoint)
+    elif isinstance(datapoint, Mapping):
+        copied, items = dict(datapoint), datapoint.items()
+    else:
+        return copy_arrays(datapoint)
+    for component, value in items:
+        place = places.get(component)
+        if place and type(value) is np.ndarray and value.shape == place[1] and value.dtype == place[2]:
+            place[0][row] = value
+            copied[component] = place[0]
+        else:
+            copied[component] = copy_arrays(value)
+    return copied
 
 
 def _components(datapoint: Any) -> Any:

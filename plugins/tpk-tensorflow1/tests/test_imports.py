@@ -207,3 +207,28 @@ def test_another_syntax_error_is_left_as_it_is(line):
     with pytest.raises(SyntaxError) as caught:
         compiled(f"{line}\n", "wrong.py")
     assert "Python 2" not in str(caught.value)
+
+
+def test_int_and_float_take_an_array_with_one_element(run):
+    names = run(
+        """
+        '''A docstring.'''
+        from __future__ import print_function
+        import numpy as np
+
+        whole, real = int(np.array([3])), float(np.array([[0.5]]))
+        others = int("7"), int(2.5), float(np.float32(2)), int("ff", 16), isinstance(3, int)
+        try:
+            int(np.array([1, 2]))
+        except TypeError as error:
+            refused = error
+        """
+    )
+    assert (names["whole"], names["real"]) == (3, 0.5)
+    assert names["others"] == (7, 2, 2.0, 255, True)
+    assert "refused" in names
+    assert names["__doc__"] == "A docstring."
+
+
+def test_a_module_of_conversions_only_is_compiled(run):
+    run("int(str(3))")

@@ -1,8 +1,8 @@
 """Imports of a script for TensorFlow 1, and the modules that replace them.
 
-Only the script and the modules in its directory tree are changed: the finder rewrites import statements in their syntax
-trees before they are compiled. Nothing is added to `sys.modules`, so all other modules import the real packages. Line
-numbers stay the same, and no bytecode is cached.
+Only the script and the modules in its directory tree are changed: before they are compiled, the finder rewrites import
+statements, and calls of `int` and `float`, in their syntax trees. Nothing is added to `sys.modules`, so all other modules
+import the real packages. Line numbers stay the same, and no bytecode is cached.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from tpk_tensorflow1.runner.failures import explain_syntax_error
 TENSORFLOW = "tpk_tensorflow1"
 NUMPY = f"{TENSORFLOW}.numpy1"
 
+_ELEMENT = "_tpk_element"
+
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
@@ -40,7 +42,7 @@ def compiled(source: str | bytes, path: str, packages: Mapping[str, str] | None 
         SyntaxError: the source is invalid; the message says whether it is written for Python 2.
     """
     try:
-        tree = _Rewriting(packages or {}).visit(ast.parse(source, path))
+        tree = _rewritten(ast.parse(source, path), packages or {})
         code: CodeType = compile(ast.fix_missing_locations(tree), path, "exec", dont_inherit=True)
     except SyntaxError as error:
         explain_syntax_error(error)
@@ -82,9 +84,30 @@ def _exists(module: str) -> bool:
         return False
 
 
+def _rewritten(tree: ast.Module, packages: Mapping[str, str]) -> ast.Module:
+    """Replace the imports, and let `int` and `float` take arrays with one element."""
+    rewriting = _Rewriting(packages)
+    tree = rewriting.visit(tree)
+    if rewriting.converts:
+        place = 0 if ast.get_docstring(tree, clean=False) is None else 1
+        while place < len(tree.body) and getattr(tree.body[place], "module", None) == "__future__":
+            place += 1
+        tree.body.insert(place, ast.ImportFrom(NUMPY, [ast.alias("element", _ELEMENT)], 0, lineno=1, col_offset=0))
+    return tree
+
+
 class _Rewriting(ast.NodeTransformer):
     def __init__(self, packages: Mapping[str, str]) -> None:
         self._packages = packages
+        self.converts = False
+
+    def visit_Call(self, node: ast.Call) -> ast.Call:
+        self.generic_visit(node)
+        is_conversion = isinstance(node.func, ast.Name) and node.func.id in ("float", "int")
+        if is_conversion and len(node.args) == 1 and not isinstance(node.args[0], ast.Constant | ast.Starred):
+            node.args = [ast.Call(ast.Name(_ELEMENT, ast.Load()), node.args, [])]
+            self.converts = True
+        return node
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST:
         if node.level == 0 and node.module is not None:

@@ -50,15 +50,14 @@ class HumanHyperParamSetter(HyperParamSetter):
 
     def __init__(self, param: HyperParam | str, path: str | os.PathLike[str] = "hyper.txt") -> None:
         super().__init__(param)
-        self._given = Path(path)
-        self._path = self._given
+        self._path = Path(path)
         self._reported = ""
 
     def setup_graph(self, trainer: TrainerProtocol) -> None:
         """Find the hyperparameter and the file."""
         super().setup_graph(trainer)
         if trainer.is_chief:
-            self._path = in_run_dir(self, self._given)
+            self._path = in_run_dir(self, self._path)
 
     def before_train(self, trainer: TrainerProtocol) -> None:
         """Set the value from the file."""
@@ -74,7 +73,7 @@ class HumanHyperParamSetter(HyperParamSetter):
         """Return the value in the file as read by the chief, or None if it is missing or set already."""
         trainer = self.trainer
         value: float | None = trainer.strategy.process_group.broadcast_object(
-            f"{self.param.readable_name} in {self._given}", self._read() if trainer.is_chief else None
+            f"{self.param.readable_name} in a file", self._read() if trainer.is_chief else None
         )
         # A variable of single precision keeps only about seven digits.
         is_set = value is not None and math.isclose(value, self.param.get_value(), rel_tol=1e-6)

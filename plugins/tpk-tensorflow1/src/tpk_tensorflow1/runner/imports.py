@@ -1,8 +1,8 @@
 """Imports of a script for TensorFlow 1, and the modules that replace them.
 
 Only the script and the modules in its directory tree are changed: before they are compiled, the finder rewrites import
-statements, and calls of `int` and `float`, in their syntax trees. Nothing is added to `sys.modules`, so all other modules
-import the real packages. Line numbers stay the same, and no bytecode is cached.
+statements, and calls of `int` and `float`, in their syntax trees. Nothing is added to `sys.modules`, so all other
+modules import the real packages. Line numbers stay the same, and no bytecode is cached.
 """
 
 from __future__ import annotations

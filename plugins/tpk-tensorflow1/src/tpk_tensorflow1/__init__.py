@@ -11,9 +11,10 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from tpk_tensorflow1.missing import no_such_name
+from tpk_tensorflow1.missing import ESTIMATOR, no_such_name
 
 _OWN = ("compat", "contrib", "layers", "nn")
+_INSTEAD = {"estimator": ESTIMATOR}
 
 
 def __getattr__(name: str) -> Any:
@@ -30,7 +31,7 @@ def __getattr__(name: str) -> Any:
             return getattr(module, name)
         except AttributeError:
             pass
-    raise no_such_name("tf", name, dir(tf.compat.v1))
+    raise no_such_name("tf", name, dir(tf.compat.v1), _INSTEAD.get(name))
 
 
 def __dir__() -> list[str]:

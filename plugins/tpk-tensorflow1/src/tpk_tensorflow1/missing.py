@@ -8,6 +8,9 @@ from typing import Any
 
 from tpk.text import nearest
 
+ESTIMATOR = 'tpk.launch_train_with_config, as the page "Coming from tf.estimator" of tpk\'s manual shows'
+"""What to write instead of an Estimator."""
+
 
 def finder_in(module: str, names: Iterable[str], instead: dict[str, str] | None = None) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a module, which raises an `AttributeError` for names that the module lacks.

@@ -5,22 +5,24 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from tpk_tensorflow1.missing import no_such_name
+from tpk_tensorflow1.missing import ESTIMATOR, no_such_name
 
 _MODULES = ("framework", "layers", "opt", "rnn", "seq2seq", "slim")
 _INSTEAD = {
     "cudnn_rnn": "tf.nn.rnn_cell.LSTMCell, with tf.nn.dynamic_rnn",
     "data": "tf.data.experimental",
     "distributions": "tensorflow_probability",
+    "estimator": ESTIMATOR,
     "graph_editor": "tf.graph_util",
     "image": "tf.image",
-    "learn": "tensorpack's trainers",
+    "learn": ESTIMATOR,
     "losses": "tf.losses",
     "metrics": "tf.metrics",
-    "nccl": "tensorpack's SyncMultiGPUTrainerReplicated",
+    "nccl": 'tpk.make_trainer("replicated")',
     "quantize": "tensorflow_model_optimization",
     "summary": "tf.summary",
     "tensorboard": "tensorboard.plugins",
+    "tpu": ESTIMATOR,
     "training": "tf.train",
 }
 

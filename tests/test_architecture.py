@@ -40,7 +40,7 @@ BUDGETS = {
     "graph": 2510,
     "input_source": 1590,
     "layers": 1770,
-    "monitors": 990,
+    "monitors": 995,
     "plugin": 1485,
     "predict": 1100,
     "session": 760,

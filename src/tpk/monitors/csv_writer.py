@@ -6,7 +6,7 @@ import csv
 import io
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,12 +69,9 @@ class CSVWriter(FileMonitor):
         if not rows:
             return
         columns = [*POSITION_COLUMNS, *map(column_name, history)]
-        table = io.StringIO()
-        writer = csv.DictWriter(table, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows[step] for step in sorted(rows))
+        lines = [_line(columns), *(_line(rows[step].get(column) for column in columns) for step in sorted(rows))]
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(self.path, table.getvalue().encode())
+        replace_file(self.path, "".join(lines).encode())
 
     def state_dict(self) -> dict[str, Any]:
         """Return the times of the steps."""
@@ -84,3 +81,10 @@ class CSVWriter(FileMonitor):
         """Restore the times of the steps."""
         self._times = dict(zip(state["steps"].tolist(), state["times"].tolist(), strict=True))
         self._is_resumed = True
+
+
+def _line(cells: Iterable[object]) -> str:
+    text = io.StringIO()
+    # Python 3.10 quotes a name with a line end only if that is in the terminator.
+    csv.writer(text, lineterminator="\r\n").writerow(cells)
+    return text.getvalue().removesuffix("\r\n") + "\n"

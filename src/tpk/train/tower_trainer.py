@@ -284,8 +284,13 @@ class TowerTrainer(Trainer):
         tower: TowerHandle = self.towers[-1]
         return tower
 
+    @property
+    def _is_over(self) -> bool:
+        """Whether the session was closed; trainers of packages ask for it, too."""
+        return self.sess is not None and is_closed(self.sess)
+
     def _check_not_over(self, what: str) -> None:
-        if self.sess is not None and is_closed(self.sess):
+        if self._is_over:
             where = "<run directory>" if self.run_dir is None else str(self.run_dir)
             raise TrainerStateError(
                 f"{what} comes too late: the training is over, and its session closed. Predict with what it saved: "

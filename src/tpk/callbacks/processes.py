@@ -86,7 +86,7 @@ class StartProcOrThread(Callback):
                     f"StartProcOrThread: {each.name!r} has been started before. Create a new one, and let the training "
                     "start it."
                 )
-            # A process inherits it.
+            # The process inherits the handler.
             with handle_interrupts(signal.SIG_IGN) if isinstance(each, BaseProcess) else nullcontext():
                 each.start()
             self._started.append(each)
@@ -189,7 +189,7 @@ def _end(process: BaseProcess, timeout: float) -> None:
 
 @contextmanager
 def handle_interrupts(handler: Any) -> Iterator[None]:
-    """Let `handler` handle SIGINT within the context, if this is the main thread; only there it can be changed."""
+    """Let `handler` handle SIGINT within the context. Outside the main thread, the context has no effect."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

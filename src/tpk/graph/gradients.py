@@ -150,7 +150,7 @@ def warn_of_untrained_variables(graph: Any) -> None:
     """Log one warning that names the trainable variables that have no gradient of any cost, if there are any.
 
     A variable counts as trained if one of several objectives trains it, or if its copy in another tower has a gradient.
-    There is no warning if `compute_gradients` was never called, e.g. by a trainer that builds its train op differently.
+    Nothing is logged if `compute_gradients` was never called, e.g. by a trainer that builds its train op differently.
     """
     reached = {name_in_tower(record.variable) for record in recorded_gradients(graph)}
     trainable = map(variable_name, graph.get_collection(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES))

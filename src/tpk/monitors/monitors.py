@@ -139,6 +139,7 @@ class Monitors:
             self._hand_on("process_histogram", name, finite)
             self._hand_on_summary(histogram_summary, name, finite)
 
+    # A method, so that subclasses can give values other names.
     read_summary = staticmethod(read_summary)
 
     def put_summary(self, summary: Any) -> None:

@@ -73,7 +73,7 @@ class HumanHyperParamSetter(HyperParamSetter):
         """Return the value in the file as read by the chief, or None if it is missing or set already."""
         trainer = self.trainer
         value: float | None = trainer.strategy.process_group.broadcast_object(
-            f"{self.param.readable_name} in a file", self._read() if trainer.is_chief else None
+            f"{self.param.readable_name} in {self._path.name}", self._read() if trainer.is_chief else None
         )
         # A variable of single precision keeps only about seven digits.
         is_set = value is not None and math.isclose(value, self.param.get_value(), rel_tol=1e-6)

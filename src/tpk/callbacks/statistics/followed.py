@@ -24,7 +24,7 @@ class Statistic:
         mode: ``"min"`` if smaller values are better, ``"max"`` if larger values are better.
 
     Attributes:
-        sign: the value times it is smaller if the value is better.
+        sign: 1 or -1; of two values times `sign`, the smaller one is better.
     """
 
     def __init__(self, name: str, mode: str = "min") -> None:

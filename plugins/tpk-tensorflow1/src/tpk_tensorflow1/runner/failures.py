@@ -1,11 +1,11 @@
-"""Explanations of failures that have their cause in the script: code for Python 2, and missing modules."""
+"""Explanations of errors caused by the script itself: code for Python 2, and missing modules."""
 
 from __future__ import annotations
 
 import re
 import traceback
 
-# How lines of Python 2 look at which Python 3 stops.
+# Lines of Python 2 that are syntax errors in Python 3.
 _PYTHON2 = re.compile(
     r"""
     ^\s*(?:print\b(?!\s*\() | exec\s+[^=(] | raise\s+[\w.]+\s*, | except\b[^:]*,\s*\w+\s*:)

@@ -79,5 +79,5 @@ class NVMLContext:
         """
         count = self.num_devices()
         if not 0 <= idx < count:
-            raise CheckError(f"there is no GPU {idx}: this host has {count}")
+            raise CheckError(f"GPU {idx} does not exist: this host has {count}")
         return NvidiaDevice(self._nvml, self._nvml.nvmlDeviceGetHandleByIndex(idx))

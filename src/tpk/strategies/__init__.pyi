@@ -1,5 +1,9 @@
 from .asynchronous import AsyncStrategy as AsyncStrategy
-from .base import Strategy as Strategy
+from .base import (
+    DEVICE_SPELLINGS as DEVICE_SPELLINGS,
+    GPU_PREFETCH as GPU_PREFETCH,
+    Strategy as Strategy,
+)
 from .collective.strategy import CollectiveStrategy as CollectiveStrategy
 from .device_setter import LeastLoadedDeviceSetter as LeastLoadedDeviceSetter
 from .parameter_server import ParameterServerStrategy as ParameterServerStrategy

@@ -35,6 +35,7 @@ GPU_PREFETCH = (
     "a dataflow is staged on GPUs by default. To turn that off, write TrainConfig(data=tpk.QueueInput(flow)); to turn "
     "it on, write tpk.StagingInput(tpk.QueueInput(flow))."
 )
+"""What to write instead of tensorpack's option ``gpu_prefetch``."""
 
 SCALE_GRADIENT = "write scale_gradient=, which divides gradients by the number of towers."
 

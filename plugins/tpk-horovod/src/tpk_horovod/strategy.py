@@ -15,7 +15,7 @@ import tensorflow as tf
 import tpk
 from tpk.cluster import Cluster, Timeouts, as_cluster, as_timeouts
 from tpk.plugin import also_spelled
-from tpk.strategies import MultiProcessStrategy, ProcessGroup, SingleProcess
+from tpk.strategies import DEVICE_SPELLINGS, GPU_PREFETCH, MultiProcessStrategy, ProcessGroup, SingleProcess
 from tpk_horovod import bootstrap
 from tpk_horovod.elastic import callbacks_of_round, is_elastic
 from tpk_horovod.failures import PeerErrors, Peers
@@ -25,14 +25,6 @@ from tpk_horovod.process_group import HorovodProcessGroup
 
 logger = logging.getLogger(f"tpk.{__name__}")
 
-DEVICE_SPELLINGS = {"gpus": "devices", "nr_gpu": "devices", "tower": "devices", "nr_tower": "devices"}
-"""Other names for the devices of the strategy and the trainer."""
-
-_GPU_PREFETCH = (
-    "a dataflow is staged on GPUs by default. To turn that off, write TrainConfig(data=tpk.QueueInput(flow)); to turn "
-    "it on, write tpk.StagingInput(tpk.QueueInput(flow))."
-)
-
 _COMPRESSIONS = {None: "none", "fp16": "fp16"}
 
 _joins = itertools.count()
@@ -40,7 +32,7 @@ _joins = itertools.count()
 
 
 @also_spelled(
-    DEVICE_SPELLINGS, op="write average=False for sums, and adasum=True for Adasum.", gpu_prefetch=_GPU_PREFETCH
+    DEVICE_SPELLINGS, op="write average=False for sums, and adasum=True for Adasum.", gpu_prefetch=GPU_PREFETCH
 )
 class HorovodStrategy(MultiProcessStrategy):
     """One or more devices in each of several processes; Horovod averages or sums their gradients.

@@ -7,7 +7,8 @@ from typing import Any
 
 import tpk
 from tpk.plugin import also_spelled
-from tpk_horovod.strategy import DEVICE_SPELLINGS, HorovodStrategy
+from tpk.strategies import DEVICE_SPELLINGS
+from tpk_horovod.strategy import HorovodStrategy
 
 
 @also_spelled(DEVICE_SPELLINGS)

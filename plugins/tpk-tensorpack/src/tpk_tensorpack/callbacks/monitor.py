@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 from datetime import datetime
@@ -165,13 +164,8 @@ class JSONWriter(MonitorBase):
 
     def _end_row(self) -> None:
         if self._row:
-            self._stats.append({name: _as_json(value) for name, value in self._row.items()})
+            self._stats.append({name: tpk.monitors.json_number(value) for name, value in self._row.items()})
             self._row, self._is_dirty = {}, True
-
-
-def _as_json(value: float) -> float | str:
-    """Return a number in a form that JSON can hold: NaN and infinities as strings."""
-    return value if math.isfinite(value) else json.dumps(float(value))
 
 
 class ScalarPrinter(MonitorBase):

@@ -9,7 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from tpk import graph
-from tpk.graph import MOVING_SUMMARY_OPS_KEY, encode_png
+from tpk.graph import MOVING_SUMMARY_OPS_KEY
+from tpk.monitors import image_summary
 from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.tfutils.tower import get_current_tower_context
 from tpk_tensorpack.utils import logger
@@ -43,15 +44,7 @@ def create_image_summary(name: str, val: Any) -> Any:
         raise ValueError(f"create_image_summary: expected images of four dimensions, got shape {images.shape}")
     if images.shape[-1] == 3:
         images = images[..., ::-1]
-    _, height, width, channels = images.shape
-    summary = tf.compat.v1.Summary()
-    for index, image in enumerate(np.clip(images, 0, 255).astype(np.uint8)):
-        tag = name if len(images) == 1 else f"{name}/{index}"
-        png = encode_png(image)
-        summary.value.add(
-            tag=tag, image={"height": height, "width": width, "colorspace": channels, "encoded_image_string": png}
-        )
-    return summary
+    return image_summary(name, np.clip(images, 0, 255).astype(np.uint8))
 
 
 def add_tensor_summary(

@@ -9,6 +9,7 @@ import tensorflow as tf
 import tpk
 from tpk.graph.determinism import unordered_updates
 from tpk.strategies.update_order import after_reads
+from tpk.tf_internals import build_loop
 
 v1 = tf.compat.v1
 
@@ -246,6 +247,15 @@ def test_a_table_is_not_read_as_a_whole_for_the_sake_of_the_order(sparse, expect
         with after_reads(graph.get_operations(), [cost], [(gradient, table)]):
             (reads,) = tf.no_op().control_inputs
         assert {op.type for op in reads.control_inputs} == expected
+
+
+def test_updates_wait_for_the_end_of_a_loop_of_tensorflow_1():
+    with tf.Graph().as_default() as graph:
+        variable = v1.get_variable("w", [])
+        cost = build_loop(lambda total: total < 3.0, lambda total: total + variable, tf.zeros([]))
+        with after_reads(graph.get_operations(), [cost], [(tf.ones([]), variable)]):
+            (reads,) = tf.no_op().control_inputs
+        assert {op.type for op in reads.control_inputs} == {"Exit"}
 
 
 def test_without_reads_nothing_waits():

@@ -43,7 +43,7 @@ def after_reads(tower_ops: Iterable[Any], costs: Sequence[Any], gradients: Gradi
             is_used = any(tensor.consumers() for tensor in op.outputs)
             if not (op in inside or op in computed) or not is_used:
                 continue
-            if control_flow_context(op) is not None or op.type == "Enter":
+            if control_flow_context(op) is not None:
                 reads += [end for end in _ends_of_control_flow(op) if end in computed]
                 continue
             is_read = op.type == "ReadVariableOp"

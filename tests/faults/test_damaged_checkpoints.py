@@ -10,10 +10,9 @@ import pytest
 import tensorflow as tf
 
 import tpk
-from tpk.checkpoint.files import newest_complete, state_bytes
+from tpk.checkpoint.files import newest_complete
 from tpk.checkpoint.reader import CheckpointReader, find_checkpoint
 from tpk.cli.main import main
-from tpk.train.run.directory import find_start
 
 pytestmark = pytest.mark.once
 
@@ -161,101 +160,3 @@ def test_whoever_reads_its_variables_gets_them_or_a_clear_error(damaged, undamag
         assert path.name in str(error)
     else:
         assert values.tobytes() == undamaged[1]
-
-
-def forge(path, change):
-    """Change the training state in a file, and give it the checksum of what it has then."""
-    content = json.loads(path.read_text())
-    del content["checksum"]
-    change(content["state"])
-    path.write_bytes(state_bytes(content))
-
-
-PLUGINS = (("run",), ("trainer",), ("callbacks",), ("monitors", "monitors"))
-
-
-def places(value, above=()):
-    """The path to each part of a training state that tpk itself reads, but for what plugins have put there."""
-    for key, inner in value.items():
-        path = (*above, key)
-        yield path
-        if isinstance(inner, dict) and path not in PLUGINS:
-            yield from places(inner, path)
-
-
-def inside(value, path):
-    for key in path:
-        value = value[key]
-    return value
-
-
-WRONG = {"missing": ..., "null": None, "text": "x", "number": -7, "list": [[]], "object": {"x": {"y": "z"}}}
-
-
-FINE = {
-    ("null", ("input",)),
-    ("missing", ("monitors", "history", "epoch")),
-    ("missing", ("monitors", "step_sums")),
-    *(("object", path) for path in PLUGINS),
-}
-
-
-@pytest.mark.parametrize("wrong", WRONG)
-def test_a_state_of_another_structure_is_passed_over_wherever_it_differs(tmp_path, undamaged, wrong, caplog):
-    source = undamaged[0] / "state-8.json"
-    state = json.loads(source.read_text())["state"]
-    for path in places(state):
-        if (wrong, path) in FINE:
-            continue
-        run_dir = tmp_path / "-".join(path).replace("/", "_")
-        run_dir.mkdir()
-        for name in undamaged[0].iterdir():
-            if name.name.startswith(("model-6", "state-6", "model-8")):
-                shutil.copy(name, run_dir)
-        shutil.copy(source, run_dir)
-
-        def change(state, path=path):
-            if wrong == "missing":
-                del inside(state, path[:-1])[path[-1]]
-            else:
-                inside(state, path[:-1])[path[-1]] = WRONG[wrong]
-
-        forge(run_dir / "state-8.json", change)
-        caplog.clear()
-        assert find_start("auto", run_dir).step == 6, path
-        assert f"skipping the checkpoint of step 8: {run_dir / 'state-8.json'}" in caplog.text
-
-
-def test_a_run_goes_on_from_the_one_before_a_malformed_one(tmp_path, undamaged, caplog):
-    run_dir = tmp_path / "run"
-    shutil.copytree(undamaged[0], run_dir)
-    forge(run_dir / "state-8.json", lambda state: state.pop("progress"))
-    assert train(run_dir, 6) == undamaged[2]
-    assert epochs(run_dir) == [1, 2, 3, 4, 5, 6]
-    assert str(run_dir / "state-8.json") in caplog.text
-    caplog.clear()
-    assert newest_complete(run_dir).step == 12
-    assert train(run_dir, 4) == undamaged[2]
-    assert "skipping" not in caplog.text
-
-
-def test_if_all_are_damaged_the_run_starts_afresh_and_says_why(tmp_path, undamaged, caplog):
-    caplog.set_level("INFO", logger="tpk")
-    run_dir = tmp_path / "run"
-    shutil.copytree(undamaged[0], run_dir)
-    broken = ["state-2.json", "model-4.index", "model-6.data-00000-of-00001", "state-8.json"]
-    for number, name in enumerate(broken):
-        (run_dir / name).write_bytes(damage((run_dir / name).read_bytes(), random.Random(number)))
-    assert train(run_dir, 6) == undamaged[2]
-    assert all(str(run_dir / name) in caplog.text for name in broken)
-    assert "no complete checkpoint found; starting from the beginning" in caplog.messages
-    assert epochs(run_dir) == [1, 2, 3, 4, 5, 6]
-
-
-def test_if_all_are_damaged_and_one_must_be_there_it_is_an_error(tmp_path, undamaged):
-    run_dir = tmp_path / "run"
-    shutil.copytree(undamaged[0], run_dir)
-    for path in run_dir.glob("state-*"):
-        path.write_bytes(b"")
-    with pytest.raises(tpk.CheckpointError, match="no complete checkpoint"), tf.Graph().as_default():
-        Recurrence().train(steps_per_epoch=2, max_epoch=4, run_dir=run_dir, resume="must")

@@ -18,7 +18,7 @@ import os
 import re
 import reprlib
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -113,22 +113,14 @@ def state_path(directory: Path, step: int) -> Path:
     return directory / f"state-{step}.json"
 
 
-def newest_complete(
-    directory: str | os.PathLike[str], check: Callable[[Checkpoint], None] = lambda checkpoint: None
-) -> Checkpoint | None:
+def newest_complete(directory: str | os.PathLike[str]) -> Checkpoint | None:
     """Return the newest complete checkpoint in `directory`, or None.
 
     Newer ones that are incomplete or damaged are skipped with a warning that names the file and the reason.
-
-    Args:
-        directory: the directory.
-        check: raises a `CheckpointError` for a complete checkpoint that should also be skipped.
     """
     for step in checkpoint_steps(directory):
         try:
-            checkpoint = read_checkpoint(directory, step)
-            check(checkpoint)
-            return checkpoint
+            return read_checkpoint(directory, step)
         except CheckpointError as error:
             logger.warning("skipping the checkpoint of step %d: %s", step, error)
     return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import random
-import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,9 +19,7 @@ from tpk.checkpoint.variables import read_variables, saved_name
 from tpk.errors import CheckpointError, add_note
 from tpk.graph.variables import by_name, variable_name
 from tpk.monitors.base import Monitor
-from tpk.monitors.history import History
 from tpk.plugin import Callback, hookimpl
-from tpk.plugin.progress import COUNTERS
 from tpk.train.run.description import run_facts
 
 if TYPE_CHECKING:
@@ -74,41 +71,6 @@ def take_own_state(trainer: TrainerProtocol) -> dict[str, Any]:
         },
         "random": encode(_random_state(), "the random state"),
     }
-
-
-_OWN_PARTS: dict[str, Any] = {"callbacks": dict, "input": (dict, type(None)), "random": dict}
-_PARTS: dict[str, Any] = {
-    **{"progress": dict, "epoch_is_over": bool, "run": dict, "trainer": dict, "monitors": dict, "others": list},
-    **_OWN_PARTS,
-}
-
-
-def check_state(checkpoint: Checkpoint) -> None:
-    """Check the structure of the training state in a checkpoint, except for the states of plugins.
-
-    Raises:
-        CheckpointError: if it is invalid.
-    """
-    state = checkpoint.state
-    try:
-        _check_types(state, _PARTS)
-        _check_types(state["progress"], dict.fromkeys(COUNTERS, int))
-        progress = state["progress"]
-        # Before the first step of an epoch, `local_step` is -1.
-        if min(progress["epoch_num"], progress["local_step"] + 1, progress["global_step"]) < 0:
-            raise ValueError(f"negative progress {progress}")
-        _check_types(state["monitors"], {"history": dict, "monitors": dict})
-        History().load_state_dict(state["monitors"]["history"])
-        for total, count in state["monitors"].get("step_sums", {}).values():
-            _check_types({"total": total, "count": count}, {"total": (float, int), "count": int})
-        for own in (state, *state["others"]):
-            _check_types(own, _OWN_PARTS)
-            _check_types(own["input"] or {"source": "", "position": {}}, {"source": str, "position": object})
-            _set_random_state(own["random"], random.Random(), np.random.RandomState())
-    except Exception as error:
-        raise CheckpointError(
-            f"{checkpoint.state_path} is not what tpk writes as a training state: {error!r}"
-        ) from error
 
 
 class Resumption(Callback):
@@ -326,24 +288,14 @@ def restoring(owner: str) -> Iterator[None]:
 def restore_random_state(state: Mapping[str, Any] | None) -> None:
     """Restore the global random state of Python and NumPy, if it is known."""
     if state is not None:
-        _set_random_state(state, random, np.random)
+        version, numbers, gauss = state["python"]
+        random.setstate((version, tuple(numbers.tolist()), gauss))
+        np.random.set_state(state["numpy"])
 
 
 def _random_state() -> dict[str, Any]:
     version, numbers, gauss = random.getstate()
     return {"python": (version, np.array(numbers, np.int64), gauss), "numpy": np.random.get_state()}
-
-
-def _set_random_state(state: Mapping[str, Any], of_python: Any, of_numpy: Any) -> None:
-    version, numbers, gauss = state["python"]
-    of_python.setstate((version, tuple(numbers.tolist()), gauss))
-    of_numpy.set_state(state["numpy"])
-
-
-def _check_types(parts: Any, types: Mapping[str, Any]) -> None:
-    for name, expected in types.items():
-        if not isinstance(parts[name], expected) or (expected is int and isinstance(parts[name], bool)):
-            raise TypeError(f"{name} is {reprlib.repr(parts[name])}")
 
 
 def _states(trainer: TrainerProtocol) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from tpk.checks import check_one_of
 from tpk.durable_files import open_no_link, replace_file
 from tpk.errors import CheckpointError, ConfigError
 from tpk.plugin.description import leaves_of
-from tpk.train.resume.state import check_state
 from tpk.train.run.lock import run_lock
 from tpk.train.run.names import CONFIG_NAME, RUN_FILE_NAME
 
@@ -99,7 +98,7 @@ def find_start(resume: str, path: str | os.PathLike[str]) -> Checkpoint | None:
     Raises:
         CheckpointError: if `resume` requires a checkpoint, and it is missing.
     """
-    checkpoint = newest_complete(path, check_state)
+    checkpoint = newest_complete(path)
     if checkpoint is None and resume == "must":
         raise _nothing_to_resume(path)
     return checkpoint

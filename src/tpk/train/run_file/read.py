@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import tensorflow as tf
 from google.protobuf import json_format
 
 from tpk.errors import ConfigError, TpkError
-from tpk.plugin.catalog import CatalogEntry, get_catalog
+from tpk.plugin.catalog import get_catalog
 from tpk.plugin.creation import Ref, Use, check_options
 from tpk.plugin.description import REF, USE
 from tpk.text import nearest
@@ -90,12 +90,10 @@ def read_run_file(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -
         remedy = named if option in OBJECTS else f"Give it as {key}=VALUE."
         raise ConfigError(f"{file}: {key} could not be written as data: {why}. {remedy}")
     _extend_path(file, data.pop(_PYTHONPATH, None) or [])
-    trainer = _named(data.pop(_TRAINER, None) or "SimpleTrainer", _TRAINER, str(file))
-    options = {key: _option(key, value, str(file)) for key, value in data.items() if value is not None}
     token = imported_for.set(str(file))
     try:
-        for key, kind, found in _uses({_TRAINER: trainer, **options}):
-            _check_use(kind, found, f"{file}: {key}")
+        trainer = _named(data.pop(_TRAINER, None) or "SimpleTrainer", f"{file}: {_TRAINER}", _TRAINER)
+        options = {key: _option(key, value, f"{file}: {key}") for key, value in data.items() if value is not None}
     finally:
         imported_for.reset(token)
     if "model" not in options:
@@ -141,69 +139,66 @@ def _extend_path(file: Path, directories: Any) -> None:
             sys.path.insert(0, str(directory))
 
 
-def _option(key: str, value: Any, file: str) -> Any:
+def _option(key: str, value: Any, where: str) -> Any:
     if key in PLUGINS:
         if not isinstance(value, list):
-            raise ConfigError(f"{file}: {key}: expected a list of plugins, but it is {value!r}.")
-        return [_named(each, f"{key}.{index}", file) for index, each in enumerate(value)]
+            raise ConfigError(f"{where}: expected a list of plugins, but it is {value!r}.")
+        return [_named(each, f"{where}.{index}", PLUGINS[key]) for index, each in enumerate(value)]
     if key in OBJECTS and not (key == "dataflow" and isinstance(value, list)):  # A list is a dataflow.
-        return _named(value, key, file)
+        found = _named(value, where)
+        if ":" not in found.name:
+            raise ConfigError(f"{where}: expected module:attr, such as my_model:Model, but it is {found.name!r}.")
+        return found
     if key == "session_config" and isinstance(value, dict) and not {USE, REF} & value.keys():
         try:
             return json_format.ParseDict(value, tf.compat.v1.ConfigProto())
         except json_format.ParseError as error:
-            raise ConfigError(f"{file}: {key}: {error} Expected fields of tf.compat.v1.ConfigProto.") from None
-    return _value(value, key, file)
+            raise ConfigError(f"{where}: {error} Expected fields of tf.compat.v1.ConfigProto.") from None
+    return _value(value, where)
 
 
-def _named(value: Any, key: str, file: str) -> Use:
-    """Return a value where a plugin or an object is expected."""
+def _named(value: Any, where: str, kind: str = "") -> Use:
+    """Return a value where a plugin of this kind, or an object, is expected."""
     if isinstance(value, str):
         value = {USE: value}
     if not isinstance(value, dict) or not isinstance(value.get(USE), str):
-        raise ConfigError(
-            f"{file}: {key}: expected a name, or a table with {USE} = <name> and options, but it is {value!r}."
-        )
-    found: Use = _value(value, key, file)
-    if key in OBJECTS and ":" not in found.name:
-        raise ConfigError(f"{file}: {key}: expected module:attr, such as my_model:Model, but it is {found.name!r}.")
+        raise ConfigError(f"{where}: expected a name, or a table with {USE} = <name> and options, but it is {value!r}.")
+    found: Use = _value(value, where, kind)
     return found
 
 
-def _value(value: Any, key: str, file: str) -> Any:
-    """Return a value in which tables with ``use`` and ``ref`` are replaced by `Use` and `Ref`."""
+def _value(value: Any, where: str, kind: str = "") -> Any:
+    """Return a value in which tables with ``use`` and ``ref`` are replaced by `Use` and `Ref`.
+
+    What they name is imported.
+
+    Args:
+        value: the value in the file.
+        where: its place in the file, for messages.
+        kind: the kind of plugin that it must be; empty for an object, or an option of a plugin.
+
+    Raises:
+        ConfigError: if it is malformed, a name cannot be imported, or an option is unknown.
+    """
     if isinstance(value, list):
-        return [_value(item, f"{key}.{index}", file) for index, item in enumerate(value)]
+        return [_value(item, f"{where}.{index}") for index, item in enumerate(value)]
     if not isinstance(value, dict):
         return value
     if REF in value:
         if set(value) != {REF} or not isinstance(value[REF], str) or ":" not in value[REF].strip(":"):
-            raise ConfigError(
-                f"{file}: {key}: expected {{{REF} = 'module:attr'}} and nothing else, but it is {value!r}."
-            )
-        return Ref(value[REF])
-    items = {name: _value(item, f"{key}.{name}", file) for name, item in value.items()}
+            raise ConfigError(f"{where}: expected {{{REF} = 'module:attr'}} and nothing else, but it is {value!r}.")
+        ref = Ref(value[REF])
+        _check_use("", ref, where)
+        return ref
+    items = {name: _value(item, f"{where}.{name}") for name, item in value.items()}
     if USE not in items:
         return items
     name = items.pop(USE)
     if not isinstance(name, str):
-        raise ConfigError(f"{file}: {key}.{USE}: expected a name, but it is {name!r}.")
-    return Use(name, items, origin=f"{file}: {key}")
-
-
-def _uses(value: Any, key: str = "", kind: str = "") -> Iterator[tuple[str, str, Use | Ref]]:
-    """Yield each `Use` and `Ref` in a value, with its key and the expected kind of plugin, if any."""
-    if isinstance(value, Ref):
-        yield key, "", value
-        return
-    if isinstance(value, Use):
-        yield key, kind, value
-        yield from _uses(value.options, key)
-        return
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for name, item in items:
-        own = PLUGINS.get(name, "trainer" if name == _TRAINER else "") if not key and isinstance(name, str) else kind
-        yield from _uses(item, f"{key}.{name}" if key else str(name), own)
+        raise ConfigError(f"{where}.{USE}: expected a name, but it is {name!r}.")
+    found = Use(name, items, origin=where)
+    _check_use(kind, found, where)
+    return found
 
 
 def _check_use(kind: str, found: Use | Ref, where: str) -> None:
@@ -219,7 +214,7 @@ def _check_use(kind: str, found: Use | Ref, where: str) -> None:
     try:
         if kind == "trainer" and names_strategy(name):
             kind = "strategy"
-        entry = catalog.find(kind, name) if kind else CatalogEntry("object", name, target=name)
+        entry = catalog.find(kind or "object", name)
         target = catalog.load(entry)
         if isinstance(found, Use):
             check_options(target, found.options, str(entry))

@@ -222,8 +222,6 @@ class TrainConfig:
                 "TrainConfig needs either dataflow (any iterable of datapoints) or data (a tpk.InputSource); "
                 f"got {'both' if self.data is not None else 'neither'}."
             )
-        if self.deterministic and self.seed is None:
-            raise ConfigError("TrainConfig(deterministic=True) needs a seed: without one, no two runs are the same.")
 
     def describe(self) -> dict[str, Any]:
         """Return the options that the trainer does not know, for ``config.json``."""

@@ -62,13 +62,13 @@ def evaluate(
         ```
     """
     check_model("evaluate", model)
-    strategy = _Evaluation(session_init, () if devices is None else resolve_devices(devices))
+    strategy = _Evaluation(() if devices is None else resolve_devices(devices))
     with tf.Graph().as_default():
         trainer = TowerTrainer(strategy, precision)
     trainer.tower_func = trainer.make_tower_func(model.build_graph, model.get_input_signature())
     runner = InferenceRunner(dataflow, inferencers, tower_func=trainer.tower_func, devices=strategy.devices or None)
     with trainer.phases.resources, trainer.graph.as_default():
-        trainer.setup(callbacks=[runner])
+        trainer.setup(callbacks=[runner], session_creator=_TrainedSession(session_init))
         try:
             runner.before_train(trainer)
             return runner.evaluate()
@@ -77,10 +77,9 @@ def evaluate(
 
 
 class _Evaluation(NullStrategy):
-    """Restores the weights of a graph whose towers are all for inference: the first one creates the variables."""
+    """The strategy of a graph whose towers are all for inference: the first one creates the variables."""
 
-    def __init__(self, weights: Any, devices: Sequence[str]) -> None:
-        self._weights = weights
+    def __init__(self, devices: Sequence[str]) -> None:
         self.devices = devices
         self._has_variables = False
 
@@ -88,15 +87,12 @@ class _Evaluation(NullStrategy):
         creates_variables, self._has_variables = not self._has_variables, True
         return PredictTowerContext(ns_name=ns_name, creates_variables=creates_variables)
 
-    def session_creator(self, config: Any) -> NewSessionCreator:
-        return _TrainedSession(self._weights, config)
-
 
 class _TrainedSession(NewSessionCreator):
     """Creates a session in which every variable of the model has its stored value."""
 
-    def __init__(self, weights: Any, config: Any) -> None:
-        super().__init__(config=config)
+    def __init__(self, weights: Any) -> None:
+        super().__init__()
         self._weights = weights
 
     def create_session(self, graph: Any) -> Any:

@@ -119,22 +119,19 @@ def make_trainer(trainer: Any, /, **options: Any) -> Trainer:
         trainer.train_with_defaults(steps_per_epoch=100, max_epoch=10)
         ```
     """
-    if options and inspect.isclass(trainer):
-        return _check_trainer(trainer(**options))
     if options and isinstance(trainer, str | Use):
         named = Use(trainer) if isinstance(trainer, str) else trainer
         trainer = Use(named.name, {**named.options, **options})
+    elif options and inspect.isclass(trainer):
+        trainer = trainer(**options)
     elif options:
         raise PluginError(f"{trainer!r} is already a trainer, and takes no options: {options}")
     if isinstance(trainer, str | Use) and names_strategy(trainer if isinstance(trainer, str) else trainer.name):
         return SingleCostTrainer(strategy=trainer)
-    return _check_trainer(get_catalog().resolve("trainer", trainer))
-
-
-def _check_trainer(trainer: Any) -> Trainer:
-    if not isinstance(trainer, Trainer):
-        raise PluginError(f"{trainer!r} is not a trainer: expected a tpk.Trainer, or its class or name.")
-    return trainer
+    made = get_catalog().resolve("trainer", trainer)
+    if not isinstance(made, Trainer):
+        raise PluginError(f"{made!r} is not a trainer: expected a tpk.Trainer, or its class or name.")
+    return made
 
 
 def _check_can_run(trainer: Trainer) -> TowerTrainer:

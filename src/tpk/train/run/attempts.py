@@ -16,12 +16,6 @@ from tpk.durable_files import replace_file
 from tpk.errors import TpkError
 from tpk.train.run.names import ATTEMPTS_NAME
 
-ENDS = ("finished", "interrupted", "failed")
-
-_text = attrs.validators.instance_of(str)
-_count = attrs.validators.instance_of(int)
-_number = attrs.validators.instance_of((int, float))
-
 
 @attrs.frozen(kw_only=True)
 class Attempt:
@@ -43,23 +37,19 @@ class Attempt:
         checkpoint: the name of the last checkpoint, or None.
     """
 
-    began: float = attrs.field(validator=_number)
-    host: str = attrs.field(validator=_text)
-    pid: int = attrs.field(validator=_count)
-    cwd: str = attrs.field(validator=_text)
-    argv: list[str] | None = attrs.field(
-        default=None, validator=attrs.validators.optional(attrs.validators.instance_of(list))
-    )
-    from_step: int | None = attrs.field(default=None, validator=attrs.validators.optional(_count))
-    directions: dict[str, str] = attrs.field(
-        factory=dict, validator=attrs.validators.deep_mapping(_text, attrs.validators.in_(("min", "max")))
-    )
-    ended: float | None = attrs.field(default=None, validator=attrs.validators.optional(_number))
-    end: str | None = attrs.field(default=None, validator=attrs.validators.in_((*ENDS, None)))
-    reason: str = attrs.field(default="", validator=_text)
-    epoch: int | None = attrs.field(default=None, validator=attrs.validators.optional(_count))
-    step: int | None = attrs.field(default=None, validator=attrs.validators.optional(_count))
-    checkpoint: str | None = attrs.field(default=None, validator=attrs.validators.optional(_text))
+    began: float
+    host: str
+    pid: int
+    cwd: str
+    argv: list[str] | None = None
+    from_step: int | None = None
+    directions: dict[str, str] = attrs.field(factory=dict)
+    ended: float | None = None
+    end: str | None = None
+    reason: str = ""
+    epoch: int | None = None
+    step: int | None = None
+    checkpoint: str | None = None
 
 
 def read_attempts(directory: Path) -> list[Attempt]:

@@ -13,7 +13,6 @@ import tensorflow as tf
 import tomli_w
 from google.protobuf import json_format
 
-from tpk.plugin.creation import Use
 from tpk.plugin.description import NOT_WRITTEN, REF, USE, written, written_plugin
 from tpk.train.config import TrainConfig
 from tpk.train.trainer import Trainer
@@ -86,9 +85,7 @@ def not_written(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _written_trainer(trainer: Any) -> Any:
-    if isinstance(trainer, Use) or not isinstance(trainer, Trainer):
-        return written_plugin("trainer", trainer)
-    if trainer.registered_callbacks:
+    if isinstance(trainer, Trainer) and trainer.registered_callbacks:
         return {NOT_WRITTEN: "a trainer with registered callbacks; give them to the config"}
     return written_plugin("trainer", trainer)
 

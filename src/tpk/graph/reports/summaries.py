@@ -109,7 +109,7 @@ def add_moving_summary(
         tags = [graph.unique_name(f"{name}/EMA-summary") for name in names]
         with tf.compat.v1.name_scope("EMA/" + ".".join(names)):
             values = tf.stack([*map(_float, tensors), 1.0], name="values")
-            update, averages = _maintain_averages(values, decay)
+            update, averages = maintain_averages(values, decay)
             summary = tf.raw_ops.ScalarSummary(tags=tags, values=averages, name="summary")
             each = tf.unstack(averages, num=len(tensors), name="average_of")
     if collection is not None:
@@ -222,11 +222,18 @@ def names_of_scalar_summaries(graph: Any) -> set[str]:
     return found
 
 
-def _maintain_averages(values: Any, decay: float) -> tuple[Any, Any]:
-    """Return the op that updates the averages of `values`, and the averages after the update."""
+def maintain_averages(values: Any, decay: float, collections: Sequence[str] | None = None) -> tuple[Any, Any]:
+    """Return the op that updates the averages of `values`, which end with a 1, and the averages after the update.
+
+    Args:
+        values: a ``float32`` vector: the values of a step, and a 1.
+        decay: the weight of the past.
+        collections: the collections of the variable; by default ``GLOBAL_VARIABLES``.
+    """
     # The last element is the moving sum of 1: the weight of all values so far.
+    start = np.zeros(values.shape, np.float32)
     sums = tf.compat.v1.Variable(
-        np.zeros(values.shape, np.float32), trainable=False, use_resource=True, name="sums_and_weight"
+        start, trainable=False, collections=collections, name="sums_and_weight", use_resource=True
     )
     update = tf.raw_ops.AssignAddVariableOp(resource=sums.handle, value=(1 - decay) * (values - sums), name="update")
     with tf.control_dependencies([update]):

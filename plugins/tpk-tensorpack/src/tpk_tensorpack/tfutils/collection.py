@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.graph import backup_collection, freeze_collection, restore_collection
+from tpk.graph.scopes import added_since, collection_sizes, truncate
 from tpk_tensorpack.utils import logger
 
 __all__ = ["backup_collection", "freeze_collection", "restore_collection"]
@@ -65,24 +66,19 @@ class CollectionGuard:
 
     def __enter__(self) -> CollectionGuard:
         self.original = backup_collection()
-        self._sizes = {key: len(items) for key, items in self.original.items()}
+        self._sizes = collection_sizes()
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        self._added = self._added_so_far()
+        self._added = added_since(self._sizes)
         if exception[0] is not None:
             return
         changed = sorted(key for key in self._added if key not in self._whitelist and key not in self._freeze_keys)
         if self._check_diff and changed:
             sizes = ", ".join(f"{key}: {self._sizes.get(key, 0)} + {len(self._added[key])}" for key in changed)
             logger.info("%s has added to collections: %s", self._name or "what was built", sizes)
-        for key in self._freeze_keys:
-            del tf.compat.v1.get_collection_ref(key)[self._sizes.get(key, 0) :]
-
-    def _added_so_far(self) -> dict[str, list[Any]]:
-        added = {key: list(items[self._sizes.get(key, 0) :]) for key, items in backup_collection().items()}
-        return {key: items for key, items in added.items() if items}
+        truncate(self._freeze_keys, self._sizes)
 
     def get_collection_in_tower(self, key: str) -> list[Any]:
         """Return the items added to a collection within the context, so far or until its exit."""
-        return list((self._added_so_far() if self._added is None else self._added).get(key, []))
+        return list((added_since(self._sizes) if self._added is None else self._added).get(key, []))

@@ -39,9 +39,7 @@ def get_global_step_value() -> int:
     Raises:
         ValueError: there is no default session.
     """
-    sess = tf.compat.v1.get_default_session()
-    if sess is None:
-        raise ValueError("get_global_step_value has no default session: call it in `with sess.as_default():`")
+    sess = default_session("get_global_step_value")
     with sess.graph.as_default():
         return int(tf.compat.v1.train.global_step(sess, get_global_step_var()))
 
@@ -72,10 +70,16 @@ def gpu_available_in_session() -> bool:
     Raises:
         ValueError: there is no default session.
     """
+    devices = default_session("gpu_available_in_session").list_devices()
+    return any(device.device_type == "GPU" for device in devices)
+
+
+def default_session(caller: str) -> Any:
+    """Return the default session, or raise a `ValueError` that names the function that needs it."""
     sess = tf.compat.v1.get_default_session()
     if sess is None:
-        raise ValueError("gpu_available_in_session has no default session: call it in `with sess.as_default():`")
-    return any(device.device_type == "GPU" for device in sess.list_devices())
+        raise ValueError(f"{caller} has no default session: call it in `with sess.as_default():`")
+    return sess
 
 
 def get_tf_version_tuple() -> tuple[int, ...]:

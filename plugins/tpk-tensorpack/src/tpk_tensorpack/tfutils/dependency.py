@@ -6,6 +6,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from tpk.graph.steps import ops_run_for
+
 __all__ = ["dependency_of_fetches", "dependency_of_targets"]
 
 
@@ -16,17 +18,8 @@ def dependency_of_targets(targets: Any, op: Any) -> bool:
         targets: an op or a tensor, or several.
         op: an op or a tensor.
     """
-    waiting = [_op_of(each) for each in tf.nest.flatten(targets)]
-    sought = _op_of(op)
-    seen = set()
-    while waiting:
-        each = waiting.pop()
-        if each is sought:
-            return True
-        if each not in seen:
-            seen.add(each)
-            waiting += [*(tensor.op for tensor in each.inputs), *each.control_inputs]
-    return False
+    # Variables also have an op.
+    return (op if isinstance(op, tf.Operation) else op.op) in ops_run_for(targets)
 
 
 def dependency_of_fetches(fetches: Any, op: Any) -> bool:
@@ -34,8 +27,3 @@ def dependency_of_fetches(fetches: Any, op: Any) -> bool:
     graph = tf.compat.v1.get_default_graph()
     elements = [graph.as_graph_element(each) for each in tf.nest.flatten(fetches)]
     return dependency_of_targets(elements, op)
-
-
-def _op_of(each: Any) -> Any:
-    # Variables also have an op.
-    return each if isinstance(each, tf.Operation) else each.op

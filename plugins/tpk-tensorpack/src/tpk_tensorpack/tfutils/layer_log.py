@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import tensorflow as tf
-
 from tpk.tower import get_current_tower_context
+from tpk_tensorpack.tfutils.model_utils import get_shape_str
 from tpk_tensorpack.utils import logger
 
 _is_on = True
@@ -29,13 +28,4 @@ def log_shapes(name: str, kind: str, inputs: Any, outputs: Any) -> None:
     """
     context = get_current_tower_context()
     if _is_on and (context is None or context.is_main_training_tower):
-        logger.info("%s (%s): %s --> %s", name, kind, shape_str(inputs), shape_str(outputs))
-
-
-def shape_str(tensors: Any) -> str:
-    """Format the shape of a tensor, or of each tensor in a list."""
-    if isinstance(tensors, (list, tuple)):
-        return ", ".join(map(shape_str, tensors))
-    if not tf.is_tensor(tensors) and not isinstance(tensors, tf.Variable):
-        return type(tensors).__name__
-    return str(tensors.shape.as_list()) if tensors.shape.rank is not None else "unknown"
+        logger.info("%s (%s): %s --> %s", name, kind, get_shape_str(inputs), get_shape_str(outputs))

@@ -24,5 +24,8 @@ def describe_trainable_vars() -> None:
 def get_shape_str(tensors: Any) -> str:
     """Format the shape of a tensor, or of several tensors."""
     if isinstance(tensors, list | tuple):
-        return ", ".join(get_shape_str(each) for each in tensors)
-    return str(tensors.shape.as_list() if tensors.shape.rank is not None else None)
+        return ", ".join(map(get_shape_str, tensors))
+    if not hasattr(tensors, "shape"):
+        return type(tensors).__name__
+    shape = tf.TensorShape(tensors.shape)
+    return str(None if shape.rank is None else shape.as_list())

@@ -8,8 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-import tpk.graph
-from tpk.graph import auto_reuse_variable_scope, cached_name_scope
+from tpk.graph import auto_reuse_variable_scope, cached_name_scope, under_variable_scope
 
 __all__ = ["auto_reuse_variable_scope", "cached_name_scope", "under_name_scope", "under_variable_scope"]
 
@@ -39,8 +38,3 @@ def under_name_scope(name_scope: str | None = None) -> Decorator:
         return call
 
     return decorate
-
-
-def under_variable_scope() -> Decorator:
-    """Decorate a function to run each call in a variable scope with the function's name."""
-    return tpk.graph.under_variable_scope()

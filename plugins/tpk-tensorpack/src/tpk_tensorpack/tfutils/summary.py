@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tpk import graph
 from tpk.graph import MOVING_SUMMARY_OPS_KEY
+from tpk.graph.reports.summaries import maintain_averages
 from tpk.monitors import image_summary
 from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.tfutils.tower import get_current_tower_context
@@ -63,8 +64,7 @@ def add_tensor_summary(
         collections: the collections to add the summaries to; by default ``SUMMARIES``.
         main_tower_only: ignored: only the main training tower has summaries.
     """
-    if not _is_another_tower():
-        graph.add_tensor_summary(x, types, name or x.op.name, collections)
+    graph.add_tensor_summary(x, types, name or x.op.name, collections)
 
 
 def add_activation_summary(
@@ -78,9 +78,8 @@ def add_activation_summary(
         name: the name of the summaries; by default the tensor's name.
         collections: the collections to add the summaries to.
     """
-    if not _is_another_tower():
-        kinds = ("sparsity", "rms", "histogram") if types is None else types
-        graph.add_activation_summary(x, kinds, name or x.op.name, collections)
+    kinds = ("sparsity", "rms", "histogram") if types is None else types
+    graph.add_activation_summary(x, kinds, name or x.op.name, collections)
 
 
 def add_param_summary(*summary_lists: tuple[str, Sequence[str]], **kwargs: Any) -> None:
@@ -95,11 +94,7 @@ def add_param_summary(*summary_lists: tuple[str, Sequence[str]], **kwargs: Any) 
         add_param_summary((".*/W", ["histogram", "rms"]), (".*/gamma", ["scalar"]))
         ```
     """
-    collections = kwargs.pop("collections", None)
-    if kwargs:
-        raise CheckError(f"add_param_summary takes 'collections', not {', '.join(map(repr, kwargs))}")
-    if not _is_another_tower():
-        graph.add_param_summary(*summary_lists, collections=collections)
+    graph.add_param_summary(*summary_lists, **kwargs)
 
 
 def add_moving_summary(*args: Any, **kwargs: Any) -> list[Any]:
@@ -117,60 +112,38 @@ def add_moving_summary(*args: Any, **kwargs: Any) -> list[Any]:
     Returns:
         The averages; evaluating one runs the update. None in towers without summaries.
     """
-    decay = kwargs.pop("decay", 0.95)
-    collection = kwargs.pop("collection", MOVING_SUMMARY_OPS_KEY)
-    summary_keys = kwargs.pop("summary_collections", None) or [tf.compat.v1.GraphKeys.SUMMARIES]
-    if kwargs:
-        raise CheckError(
-            f"add_moving_summary takes decay, collection and summary_collections, not {', '.join(map(repr, kwargs))}"
-        )
-    tensors = [each for given in args for each in (given if isinstance(given, (list, tuple)) else [given])]
+    tensors = tf.nest.flatten(args)
     for tensor in tensors:
         if tensor.shape.rank not in (0, None):
             raise CheckError(
                 f"add_moving_summary takes scalars, but {tensor.name!r} has shape {tensor.shape}. Take its mean, "
                 "e.g. with tf.reduce_mean(x, name=...)"
             )
-    if not tensors or _is_another_tower():
+    context = get_current_tower_context()
+    if not tensors or (context is not None and not context.is_main_training_tower):
         return []
     if tf.compat.v1.get_variable_scope().reuse is True:
         logger.warning("add_moving_summary() in a scope that reuses variables is ignored.")
         return []
-    return _averages(tensors, decay, collection, summary_keys)
+    return _averages(tensors, **kwargs)
 
 
-def _averages(tensors: Sequence[Any], decay: float, collection: str | None, summary_keys: Sequence[str]) -> list[Any]:
+def _averages(
+    tensors: Sequence[Any],
+    decay: float = 0.95,
+    collection: str | None = MOVING_SUMMARY_OPS_KEY,
+    summary_collections: Sequence[str] | None = None,
+) -> list[Any]:
     graph = tf.compat.v1.get_default_graph()
-    names = [_without_tower(tensor.op.name) for tensor in tensors]
+    names = [tensor.op.name.removeprefix("tower0/") for tensor in tensors]
     with tf.compat.v1.name_scope(None):
         tags = [graph.unique_name(f"{name}-summary") for name in names]
         with tf.compat.v1.name_scope("EMA/" + ".".join(names)):
-            # The last element, the moving sum of 1, is the total weight of all values so far.
             values = tf.stack([*(tf.cast(tensor, tf.float32) for tensor in tensors), 1.0])
-            sums = tf.compat.v1.Variable(
-                np.zeros(len(tensors) + 1, np.float32),
-                trainable=False,
-                use_resource=True,
-                collections=[tf.compat.v1.GraphKeys.LOCAL_VARIABLES],
-                name="sums",
-            )
-            step = (1 - decay) * (values - sums)
-            update = tf.raw_ops.AssignAddVariableOp(resource=sums.handle, value=step, name="update")
-            with tf.control_dependencies([update]):
-                updated = sums.read_value()
-            averages = updated[:-1] / updated[-1]
+            update, averages = maintain_averages(values, decay, [tf.compat.v1.GraphKeys.LOCAL_VARIABLES])
             summary = tf.raw_ops.ScalarSummary(tags=tags, values=averages, name="summary")
             each = tf.unstack(averages, num=len(tensors))
     if collection is not None:
         graph.add_to_collection(collection, update)
-    graph.add_to_collections(summary_keys, summary)
+    graph.add_to_collections(summary_collections or [tf.compat.v1.GraphKeys.SUMMARIES], summary)
     return list(each)
-
-
-def _without_tower(name: str) -> str:
-    return name.removeprefix("tower0/")
-
-
-def _is_another_tower() -> bool:
-    tower = get_current_tower_context()
-    return tower is not None and not tower.is_main_training_tower

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-import tpk
-from tpk.checkpoint import NpzReader
+from tpk.checkpoint import CheckpointReader, NpzReader, find_checkpoint
 from tpk.graph.variables import assign_values, variable_name
 from tpk_tensorpack.errors import CheckError
-from tpk_tensorpack.tfutils.common import get_op_tensor_name
+from tpk_tensorpack.tfutils.common import default_session, get_op_tensor_name
 from tpk_tensorpack.utils import logger
 
 __all__ = [
@@ -118,9 +117,7 @@ def dump_session_params(path: str) -> None:
     Raises:
         ValueError: there is no default session.
     """
-    sess = tf.compat.v1.get_default_session()
-    if sess is None:
-        raise ValueError("dump_session_params has no default session: call it in `with sess.as_default():`")
+    sess = default_session("dump_session_params")
     keys = tf.compat.v1.GraphKeys
     found = [*sess.graph.get_collection(keys.TRAINABLE_VARIABLES), *sess.graph.get_collection(keys.MODEL_VARIABLES)]
     by_name = {variable.name: variable for variable in found}
@@ -166,21 +163,13 @@ def load_checkpoint_vars(path: str) -> dict[str, Array]:
     if path.endswith(".npz"):
         with NpzReader(path) as stored:
             return {name: stored[name] for name in stored}
-    reader = tpk.checkpoint.CheckpointReader(get_checkpoint_path(path))
+    reader = CheckpointReader(find_checkpoint(path))
     return {name: reader[name] for name in reader}
 
 
 save_chkpt_vars = save_checkpoint_vars
 load_chkpt_vars = load_checkpoint_vars
-
-
-def get_checkpoint_path(path: str) -> str:
-    """Return the checkpoint prefix for a path: the prefix itself, one of its files, or ``checkpoint``.
-
-    Raises:
-        CheckpointError: the checkpoint is missing.
-    """
-    return tpk.checkpoint.find_checkpoint(path)
+get_checkpoint_path = find_checkpoint
 
 
 def get_all_checkpoints(dir: str, prefix: str = "model") -> list[tuple[str, int]]:

@@ -136,7 +136,7 @@ def test_linear_wrap_finds_layers_functions_of_tensorflow_and_others():
     np.testing.assert_allclose(run(chain())[0], np.maximum(IMAGES * 6, 0).sum(3), rtol=1e-5)
     with pytest.raises(AttributeError, match="no layer 'Thrice'"):
         chain.Thrice()
-    with pytest.raises(ValueError, match=r"\.FullyConnected takes the name of its scope first"):
+    with pytest.raises(ValueError, match="FullyConnected takes the name of its scope first"):
         chain.FullyConnected(3)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -11,7 +9,7 @@ import tensorflow as tf
 from tpk import layers
 from tpk.tower import get_current_tower_context
 from tpk_tensorpack.errors import CheckError
-from tpk_tensorpack.models.common import ONES, ZEROS, existing_variables, normalize, with_variables
+from tpk_tensorpack.models.common import ONES, ZEROS, existing_variables, feature_axis, normalize, with_variables
 from tpk_tensorpack.models.registry import layer_register
 from tpk_tensorpack.models.tflayer import MOVING_NAMES, convert_to_tflayer_args, rename_get_variable
 
@@ -29,26 +27,9 @@ _OLD_NAMES = {
 _EMA_UPDATES = ("default", "collection", "internal", "skip")
 _SYNC = (None, "nccl", "horovod")
 
-Layer = Callable[..., Any]
-
-
-def _takes_internal_update(func: Layer) -> Layer:
-    """Let a layer accept ``internal_update``, a bool, which version 0.8 used instead of `ema_update`."""
-
-    @functools.wraps(func)
-    def layer(inputs: Any, *, internal_update: bool | None = None, **arguments: Any) -> Any:
-        if internal_update is not None:
-            if "ema_update" in arguments:
-                raise TypeError("BatchNorm got both ema_update and internal_update, its former name; drop the latter")
-            arguments["ema_update"] = "internal" if internal_update else "collection"
-        return func(inputs, **arguments)
-
-    return layer
-
 
 @layer_register()
 @convert_to_tflayer_args([], _OLD_NAMES)
-@_takes_internal_update
 def BatchNorm(
     inputs: Any,
     axis: int | None = None,
@@ -64,6 +45,7 @@ def BatchNorm(
     data_format: str = "channels_last",
     ema_update: str = "default",
     sync_statistics: str | None = None,
+    internal_update: bool | None = None,
 ) -> Any:
     """Normalize each feature by the batch statistics in training, and by their moving averages otherwise.
 
@@ -86,6 +68,7 @@ def BatchNorm(
             ``UPDATE_OPS``, which trainers run in each step; ``"internal"``, whenever the layer is computed, even in a
             branch or loop; ``"skip"``, never.
         sync_statistics: ``"nccl"`` or ``"horovod"``: compute the statistics over all towers (all processes).
+        internal_update: the obsolete form of `ema_update`: True is ``"internal"``, False is ``"collection"``.
 
     Returns:
         A tensor like `inputs`, named ``output``.
@@ -93,11 +76,12 @@ def BatchNorm(
     Raises:
         ValueError: an argument is invalid, or two arguments exclude each other.
     """
-    rank = inputs.shape.rank
-    if rank not in (2, 4):
-        raise CheckError(f"BatchNorm: the input has shape {inputs.shape}; expected images (rank 4) or vectors (rank 2)")
-    if axis is None:
-        axis = 1 if rank == 4 and data_format == "channels_first" else rank - 1
+    default_axis = feature_axis("BatchNorm", inputs, data_format)
+    axis = default_axis if axis is None else axis
+    if internal_update is not None:
+        if ema_update != "default":
+            raise TypeError("BatchNorm got both ema_update and internal_update, its former name; drop the latter")
+        ema_update = "internal" if internal_update else "collection"
     if ema_update not in _EMA_UPDATES:
         raise CheckError(f"BatchNorm: ema_update={ema_update!r}: expected one of {', '.join(map(repr, _EMA_UPDATES))}")
     if sync_statistics not in _SYNC:
@@ -111,23 +95,19 @@ def BatchNorm(
     updates = v1.get_collection_ref(v1.GraphKeys.UPDATE_OPS)
     known = len(updates)
     with rename_get_variable(MOVING_NAMES):
+        options = {
+            "momentum": momentum,
+            "epsilon": epsilon,
+            "center": center,
+            "scale": scale,
+            "beta_initializer": beta_initializer,
+            "gamma_initializer": gamma_initializer,
+        }
         if virtual_batch_size is not None and training:
-            normalize: Callable[..., Any] = _of_ghost_batches
-            options: dict[str, Any] = {"size": virtual_batch_size}
+            outputs = _of_ghost_batches(inputs, axis, size=virtual_batch_size, **options)
         else:
-            normalize = layers.batch_normalization
-            options = {"training": training, "sync": sync_statistics is not None, "name": v1.get_variable_scope()}
-        outputs = normalize(
-            inputs,
-            axis,
-            momentum=momentum,
-            epsilon=epsilon,
-            center=center,
-            scale=scale,
-            beta_initializer=beta_initializer,
-            gamma_initializer=gamma_initializer,
-            **options,
-        )
+            sync, scope = sync_statistics is not None, v1.get_variable_scope()
+            outputs = layers.batch_normalization(inputs, axis, training=training, sync=sync, name=scope, **options)
     if ema_update in ("internal", "skip"):
         own = updates[known:]
         del updates[known:]
@@ -181,12 +161,9 @@ def BatchRenorm(
     Raises:
         ValueError: the rank of `x` is neither 2 nor 4.
     """
-    rank = x.shape.rank
-    if rank not in (2, 4):
-        raise CheckError(f"BatchRenorm: the input has shape {x.shape}; expected images (rank 4) or vectors (rank 2)")
-    axis = 1 if rank == 4 and data_format == "channels_first" else rank - 1
+    axis = feature_axis("BatchRenorm", x, data_format)
     features = x.shape.as_list()[axis]
-    broadcast = [features if each == axis else 1 for each in range(rank)]
+    broadcast = [features if each == axis else 1 for each in range(x.shape.rank)]
 
     def variable(name: str, initializer: Any, trainable: bool = False) -> Any:
         return v1.get_variable(name, [features], initializer=initializer, trainable=trainable)
@@ -203,7 +180,7 @@ def BatchRenorm(
     if context is None or not context.is_training:
         outputs = tf.nn.batch_normalization(x, *map(shaped, (moving[0], moving[1], beta, gamma)), epsilon)
     else:
-        mean, variance = tf.nn.moments(x, [each for each in range(rank) if each != axis])
+        mean, variance = tf.nn.moments(x, [each for each in range(x.shape.rank) if each != axis])
         stddev = tf.sqrt(variance + epsilon)
         average_mean, average_stddev = renorm_mean.read_value(), renorm_stddev.read_value()
         average_stddev = tf.maximum(average_stddev, epsilon**0.5)

@@ -7,8 +7,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.models.registry import disable_layer_logging, layer_register
 from tpk_tensorpack.models.tflayer import WEIGHT_NAMES, rename_get_variable, rename_tflayer_get_variable
+from tpk_tensorpack.utils.argtools import get_data_format
 
 __all__ = ["VariableHolder", "disable_layer_logging", "layer_register", "rename_tflayer_get_variable"]
 
@@ -61,6 +63,15 @@ def existing_variables(names: Mapping[str, str | None]) -> dict[str, Any]:
     """
     with v1.variable_scope(v1.get_variable_scope(), reuse=True, auxiliary_name_scope=False):
         return {key: None if name is None else v1.get_variable(name) for key, name in names.items()}
+
+
+def feature_axis(layer: str, x: Any, data_format: str) -> int:
+    """Return the axis of the features in images or vectors; `layer` names the layer in the error."""
+    rank = x.shape.rank
+    if rank not in (2, 4):
+        raise CheckError(f"{layer}: the input has shape {x.shape}; expected images (rank 4) or vectors (rank 2)")
+    is_channels_first = rank == 4 and get_data_format(data_format) == "channels_first"
+    return 1 if is_channels_first else int(rank) - 1
 
 
 def he_normal_initializer() -> Any:

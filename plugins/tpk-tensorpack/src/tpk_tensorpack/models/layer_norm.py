@@ -7,9 +7,8 @@ from typing import Any
 import tensorflow as tf
 
 from tpk_tensorpack.errors import CheckError
-from tpk_tensorpack.models.common import ONES, ZEROS, normalize, with_variables
+from tpk_tensorpack.models.common import ONES, ZEROS, feature_axis, normalize, with_variables
 from tpk_tensorpack.models.registry import layer_register
-from tpk_tensorpack.utils.argtools import get_data_format
 
 __all__ = ["InstanceNorm", "LayerNorm"]
 
@@ -41,10 +40,8 @@ def LayerNorm(
     Returns:
         A tensor like `x`, named ``output``.
     """
-    rank = x.shape.rank
-    if rank not in (2, 4):
-        raise CheckError(f"LayerNorm: the input has shape {x.shape}; expected images (rank 4) or vectors (rank 2)")
-    return _normalized(x, list(range(1, rank)), data_format, epsilon, center, scale, gamma_initializer)
+    axis = feature_axis("LayerNorm", x, data_format)
+    return _normalized(x, list(range(1, x.shape.rank)), axis, epsilon, center, scale, gamma_initializer)
 
 
 @layer_register()
@@ -66,15 +63,14 @@ def InstanceNorm(
         center = scale = use_affine
     if x.shape.rank != 4:
         raise CheckError(f"InstanceNorm: the input has shape {x.shape}; expected images (rank 4)")
-    axes = [1, 2] if get_data_format(data_format) == "channels_last" else [2, 3]
-    return _normalized(x, axes, data_format, epsilon, center, scale, gamma_initializer)
+    axis = feature_axis("InstanceNorm", x, data_format)
+    axes = [each for each in (1, 2, 3) if each != axis]
+    return _normalized(x, axes, axis, epsilon, center, scale, gamma_initializer)
 
 
 def _normalized(
-    x: Any, axes: list[int], data_format: str, epsilon: float, center: bool, scale: bool, gamma_initializer: Any
+    x: Any, axes: list[int], axis: int, epsilon: float, center: bool, scale: bool, gamma_initializer: Any
 ) -> Any:
-    rank = x.shape.rank
-    axis = 1 if rank == 4 and get_data_format(data_format) == "channels_first" else rank - 1
     channels = x.shape.as_list()[axis]
     if channels is None:
         raise CheckError(f"the number of channels of the input with shape {x.shape} is unknown; set its shape")

@@ -39,9 +39,7 @@ class LinearWrap:
             use_scope: bool | None = layer.use_scope  # type: ignore[attr-defined]
 
             def apply(*args: Any, **kwargs: Any) -> LinearWrap:
-                has_name = use_scope or (use_scope is None and bool(args) and isinstance(args[0], str))
-                if has_name and not (args and isinstance(args[0], str)):
-                    raise ValueError(f"LinearWrap: .{name} takes the name of its scope first, as in .{name}('name', …)")
+                has_name = use_scope is not False and bool(args) and isinstance(args[0], str)
                 place = 1 if has_name else 0
                 return LinearWrap(layer(*args[:place], self._t, *args[place:], **kwargs))
 

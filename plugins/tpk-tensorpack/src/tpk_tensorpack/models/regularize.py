@@ -41,32 +41,22 @@ def regularize_cost(regex: str, func: Callable[[Any], Any], name: str = "regular
         ```
     """
     context = get_current_tower_context()
-    if context is None:
-        return _sum_of_costs(v1.trainable_variables(), "", regex, func, name)
-    if not context.is_training:
-        return tf.constant(0, tf.float32, name=f"empty_{name}")
-    prefix = ""
-    variables = v1.trainable_variables()
-    if context.has_own_variables and context.vs_name:
+    if context is not None and not context.is_training:
+        return _no_cost(name)
+    prefix, variables = "", v1.trainable_variables()
+    if context is not None and context.has_own_variables and context.vs_name:
         prefix = f"{context.vs_name}/"
         variables = context.get_collection_in_tower(v1.GraphKeys.TRAINABLE_VARIABLES)
-    return _sum_of_costs(variables, prefix, regex, func, name)
-
-
-def _sum_of_costs(variables: Any, prefix: str, regex: str, func: Callable[[Any], Any], name: str) -> Any:
     with tf.name_scope(f"{name}_internals"):
         costs, names = [], []
         for variable in variables:
             within = variable.name.removeprefix(prefix)
             if re.search(regex, within):
-                cost = func(variable)
-                if cost.dtype.base_dtype != tf.float32:
-                    cost = tf.cast(cost, tf.float32)
-                costs.append(cost)
+                costs.append(tf.cast(func(variable), tf.float32))
                 names.append(within)
     if not costs:
         logger.warning("regularize_cost: no trainable variable matches %r; the cost is 0", regex)
-        return tf.constant(0, tf.float32, name=f"empty_{name}")
+        return _no_cost(name)
     log_once(f"regularize_cost() found {len(names)} variables to regularize.")
     log_once(f"The following tensors will be regularized: {', '.join(names)}")
     return tf.add_n(costs, name=name)
@@ -82,14 +72,18 @@ def regularize_cost_from_collection(name: str = "regularize_cost") -> Any:
     """
     context = get_current_tower_context()
     if context is not None and not context.is_training:
-        return tf.constant(0, tf.float32, name=f"empty_{name}")
+        return _no_cost(name)
     losses = v1.get_collection(v1.GraphKeys.REGULARIZATION_LOSSES)
     if context is not None and context.has_own_variables:
         losses = context.get_collection_in_tower(v1.GraphKeys.REGULARIZATION_LOSSES)
     if not losses:
-        return tf.constant(0, tf.float32, name=f"empty_{name}")
+        return _no_cost(name)
     log_once(f"regularize_cost_from_collection() found {len(losses)} regularizers in REGULARIZATION_LOSSES collection.")
     return tf.add_n([tf.cast(loss, tf.float32) for loss in losses], name=name)
+
+
+def _no_cost(name: str) -> Any:
+    return tf.constant(0, tf.float32, name=f"empty_{name}")
 
 
 @layer_register(use_scope=None)

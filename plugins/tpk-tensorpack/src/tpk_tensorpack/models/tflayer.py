@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tpk.graph import custom_getter_scope
 from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.utils.argtools import get_data_format
 
@@ -101,8 +102,4 @@ def _renaming(names: Mapping[str, str], only_in: str | None = None) -> AbstractC
             last = names.get(last, last)
         return getter(f"{scope}/{last}" if scope else last, *args, **kwargs)
 
-    scope = tf.compat.v1.get_variable_scope()
-    context: AbstractContextManager[Any] = tf.compat.v1.variable_scope(
-        scope, custom_getter=getter, auxiliary_name_scope=False
-    )
-    return context
+    return custom_getter_scope(getter)

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from tpk import layers
+from tpk.graph.scopes import added_since, collection_sizes
 from tpk.layers import (
     average_pooling1d,
     average_pooling2d,
@@ -77,18 +78,13 @@ Function = Callable[[Any], Any]
 def _not_in_training(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a layer whose `training` defaults to False instead of following the tower."""
     signature = inspect.signature(function)
-    parameters = [
-        each.replace(default=False) if each.name == "training" else each for each in signature.parameters.values()
-    ]
-    signature = signature.replace(parameters=parameters)
 
     @functools.wraps(function)
     def layer(*args: Any, **kwargs: Any) -> Any:
         given = signature.bind(*args, **kwargs)
-        given.apply_defaults()
+        given.arguments.setdefault("training", False)
         return function(*given.args, **given.kwargs)
 
-    layer.__signature__ = signature  # type: ignore[attr-defined]
     return layer
 
 
@@ -172,7 +168,7 @@ class Layer:
                 given, default_name=self._base_name, reuse=self._reuse, custom_getter=self._get_variable
             ) as self._scope:
                 pass
-        before = _sizes(graph)
+        sizes = collection_sizes()
         with (
             v1.variable_scope(
                 self._scope, reuse=self._reuse if is_first or not self.built else True, auxiliary_name_scope=False
@@ -183,8 +179,9 @@ class Layer:
                 self.build(tf.nest.map_structure(lambda each: each.shape, inputs))
                 self.built = True
             outputs = self.call(inputs, *args, **kwargs)
-        self.losses += graph.get_collection_ref(v1.GraphKeys.REGULARIZATION_LOSSES)[before[0] :]
-        self.updates += graph.get_collection_ref(v1.GraphKeys.UPDATE_OPS)[before[1] :]
+        added = added_since(sizes)
+        self.losses += added.get(v1.GraphKeys.REGULARIZATION_LOSSES, [])
+        self.updates += added.get(v1.GraphKeys.UPDATE_OPS, [])
         return outputs
 
     apply = __call__
@@ -397,11 +394,6 @@ Convolution1D, Convolution2D, Convolution3D = Conv1D, Conv2D, Conv3D
 
 
 __getattr__ = finder_in("tf.layers", __all__)
-
-
-def _sizes(graph: Any) -> tuple[int, int]:
-    keys = v1.GraphKeys
-    return len(graph.get_collection_ref(keys.REGULARIZATION_LOSSES)), len(graph.get_collection_ref(keys.UPDATE_OPS))
 
 
 def _is_trainable(variable: Any) -> bool:

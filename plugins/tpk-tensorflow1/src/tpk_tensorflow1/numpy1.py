@@ -16,12 +16,7 @@ import numpy as _numpy
 # Deprecated in NumPy 1.20, removed in 1.24 (https://numpy.org/doc/stable/release/1.20.0-notes.html). NumPy 2 uses the
 # names `bool` and `long` for its scalar types, which are equivalent where scripts use them as dtypes.
 _ALIASES: dict[str, Any] = {
-    "bool": builtins.bool,
-    "int": builtins.int,
-    "float": builtins.float,
-    "complex": builtins.complex,
-    "object": builtins.object,
-    "str": builtins.str,
+    **{name: getattr(builtins, name) for name in ("bool", "complex", "float", "int", "object", "str")},
     "long": builtins.int,
     "unicode": builtins.str,
 }
@@ -30,11 +25,8 @@ _RENAMED = {
     "Inf": "inf",
     "Infinity": "inf",
     "infty": "inf",
-    "NINF": None,
     "PINF": "inf",
     "NaN": "nan",
-    "NZERO": None,
-    "PZERO": None,
     "float_": "float64",
     "complex_": "complex128",
     "cfloat": "complex128",
@@ -49,12 +41,8 @@ _RENAMED = {
     "cumproduct": "cumprod",
     "product": "prod",
     "round_": "round",
-    "in1d": None,
     "row_stack": "vstack",
     "trapz": "trapezoid",
-    "asfarray": None,
-    "find_common_type": None,
-    "msort": None,
 }
 
 
@@ -72,8 +60,9 @@ def _joining(join: Callable[..., Any]) -> Callable[..., Any]:
     return joined
 
 
-_JOINING = {name: _joining(getattr(_numpy, name)) for name in ("column_stack", "dstack", "hstack", "stack", "vstack")}
 _OWN: dict[str, Any] = {
+    **_ALIASES,
+    **{name: _joining(getattr(_numpy, name)) for name in ("column_stack", "dstack", "hstack", "stack", "vstack")},
     "NINF": -_numpy.inf,
     "NZERO": -0.0,
     "PZERO": 0.0,
@@ -93,12 +82,8 @@ def element(value: Any) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ALIASES:
-        return _ALIASES[name]
     if name in _OWN:
         return _OWN[name]
-    if name in _JOINING:
-        return _JOINING[name]
     renamed = _RENAMED.get(name)
     # The new name first: NumPy warns about the old one before removing it.
     if renamed is not None and hasattr(_numpy, renamed):
@@ -107,7 +92,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*dir(_numpy), *_ALIASES, *_RENAMED})
+    return sorted({*dir(_numpy), *_OWN, *_RENAMED})
 
 
 __all__ = list(_numpy.__all__)

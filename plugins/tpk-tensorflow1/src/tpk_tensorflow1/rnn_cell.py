@@ -7,32 +7,11 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.layers import rnn_cell
-from tpk.layers.rnn_cell import (
-    BasicLSTMCell,
-    BasicRNNCell,
-    DeviceWrapper,
-    GRUCell,
-    LSTMCell,
-    LSTMStateTuple,
-    MultiRNNCell,
-    ResidualWrapper,
-    RNNCell,
-)
-from tpk.tf_internals import control_flow_context
+from tpk.layers.rnn_cell import *
+from tpk.tf_internals import control_flow_contexts
 from tpk_tensorflow1.missing import finder_in
 
-__all__ = [
-    "BasicLSTMCell",
-    "BasicRNNCell",
-    "DeviceWrapper",
-    "DropoutWrapper",
-    "GRUCell",
-    "LSTMCell",
-    "LSTMStateTuple",
-    "MultiRNNCell",
-    "RNNCell",
-    "ResidualWrapper",
-]
+__all__ = rnn_cell.__all__
 
 
 class DropoutWrapper(rnn_cell.DropoutWrapper):
@@ -50,10 +29,7 @@ class DropoutWrapper(rnn_cell.DropoutWrapper):
 
 def _in_loop() -> bool:
     """Whether ops are being added to a TensorFlow 1 control-flow loop."""
-    context = control_flow_context(tf.compat.v1.get_default_graph())
-    while context is not None and not context.IsWhileContext():
-        context = context.outer_context
-    return context is not None
+    return any(each.IsWhileContext() for each in control_flow_contexts(tf.compat.v1.get_default_graph()))
 
 
 __getattr__ = finder_in("tf.nn.rnn_cell", __all__)

@@ -14,6 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk import layers
+from tpk.checks import check_not_negative
 from tpk_tensorflow1.contrib.framework import add_arg_scope
 from tpk_tensorflow1.missing import finder_in
 
@@ -157,9 +158,7 @@ def _with_weights(
         )
         if normalizer_fn is not None:
             outputs = normalizer_fn(outputs, **(normalizer_params or {}))
-        if activation_fn is not None:
-            outputs = activation_fn(outputs)
-    return _collected(outputs, outputs_collections)
+        return _finished(outputs, outputs_collections, activation_fn)
 
 
 _SHARED = list(inspect.signature(_with_weights).parameters.values())[2:]
@@ -400,8 +399,7 @@ def batch_norm(
             else:
                 for update in made:
                     v1.add_to_collections(updates_collections, update)
-        outputs = outputs if activation_fn is None else activation_fn(outputs)
-    return _collected(outputs, outputs_collections)
+        return _finished(outputs, outputs_collections, activation_fn)
 
 
 @add_arg_scope
@@ -456,9 +454,7 @@ def layer_norm(
         mean, variance = tf.nn.moments(values, list(range(rank))[begin_norm_axis:], keepdims=True)
         epsilon = 1e-3 if is_half else 1e-12
         outputs = tf.nn.batch_normalization(values, mean, variance, beta, gamma, epsilon)
-        outputs = tf.cast(outputs, inputs.dtype)
-        outputs = outputs if activation_fn is None else activation_fn(outputs)
-    return _collected(outputs, outputs_collections)
+        return _finished(tf.cast(outputs, inputs.dtype), outputs_collections, activation_fn)
 
 
 @add_arg_scope
@@ -481,8 +477,7 @@ def bias_add(
             "biases", [channels], inputs.dtype, initializer, regularizer=regularizer, trainable=trainable
         )
         outputs = tf.nn.bias_add(inputs, biases, data_format=data_format)
-        outputs = outputs if activation_fn is None else activation_fn(outputs)
-    return _collected(outputs, outputs_collections)
+        return _finished(outputs, outputs_collections, activation_fn)
 
 
 @add_arg_scope
@@ -498,13 +493,13 @@ def dropout(
     """Keep each input with probability `keep_prob` in training; see `tpk.layers.dropout`."""
     rate = 1 - keep_prob
     outputs = layers.dropout(inputs, rate, noise_shape, seed, is_training, name=scope or "Dropout")
-    return _collected(outputs, outputs_collections)
+    return _finished(outputs, outputs_collections)
 
 
 @add_arg_scope
 def flatten(inputs: Any, outputs_collections: Any = None, scope: str | None = None) -> Any:
     """Flatten all axes except the batch axis."""
-    return _collected(layers.flatten(inputs, name=scope or "Flatten"), outputs_collections)
+    return _finished(layers.flatten(inputs, name=scope or "Flatten"), outputs_collections)
 
 
 @add_arg_scope
@@ -520,7 +515,7 @@ def max_pool2d(
     """Take the maximum of each window."""
     layout = _data_format(data_format)
     outputs = layers.max_pooling2d(inputs, kernel_size, stride, padding, layout, name=scope or "MaxPool2D")
-    return _collected(outputs, outputs_collections)
+    return _finished(outputs, outputs_collections)
 
 
 @add_arg_scope
@@ -536,7 +531,7 @@ def avg_pool2d(
     """Take the average of each window."""
     layout = _data_format(data_format)
     outputs = layers.average_pooling2d(inputs, kernel_size, stride, padding, layout, name=scope or "AvgPool2D")
-    return _collected(outputs, outputs_collections)
+    return _finished(outputs, outputs_collections)
 
 
 @add_arg_scope
@@ -551,7 +546,7 @@ def one_hot_encoding(
     """Return the one-hot encoding of labels."""
     with tf.name_scope(scope or "OneHotEncoding"):
         outputs = tf.one_hot(tf.cast(labels, tf.int64), num_classes, on_value=on_value, off_value=off_value)
-    return _collected(outputs, outputs_collections)
+    return _finished(outputs, outputs_collections)
 
 
 def softmax(logits: Any, scope: str | None = None) -> Any:
@@ -614,7 +609,9 @@ def _layer(scope: Any, default_name: str, reuse: Any, collections: Any) -> Itera
         yield layer
 
 
-def _collected(outputs: Any, collections: Any) -> Any:
+def _finished(outputs: Any, collections: Any, activation_fn: Function | None = None) -> Any:
+    """Apply the activation, and add the outputs to collections."""
+    outputs = outputs if activation_fn is None else activation_fn(outputs)
     if collections:
         v1.add_to_collections(collections, outputs)
     return outputs
@@ -627,8 +624,7 @@ def _data_format(data_format: str | None) -> str:
 
 
 def _regularizer(scale: float, scope: str, function: Function) -> Function:
-    if isinstance(scale, bool) or not isinstance(scale, int | float) or scale < 0:
-        raise ValueError(f"{scope}({scale!r}): expected a number that is not negative")
+    check_not_negative(scope, scale=scale)
 
     def regularize(weights: Any) -> Any:
         if scale == 0:

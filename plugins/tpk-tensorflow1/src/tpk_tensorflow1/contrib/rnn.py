@@ -6,43 +6,24 @@ from typing import Any
 
 import tensorflow as _tf
 
+from tpk_tensorflow1 import rnn_cell
 from tpk_tensorflow1.missing import finder_in
-from tpk_tensorflow1.rnn_cell import (
-    BasicLSTMCell,
-    BasicRNNCell,
-    DeviceWrapper,
-    DropoutWrapper,
-    GRUCell,
-    LSTMCell,
-    LSTMStateTuple,
-    MultiRNNCell,
-    ResidualWrapper,
-    RNNCell,
-)
+from tpk_tensorflow1.rnn_cell import *
 
 static_rnn = _tf.compat.v1.nn.static_rnn
 static_state_saving_rnn = _tf.compat.v1.nn.static_state_saving_rnn
 static_bidirectional_rnn = _tf.compat.v1.nn.static_bidirectional_rnn
 
 __all__ = [
-    "BasicLSTMCell",
-    "BasicRNNCell",
-    "DeviceWrapper",
-    "DropoutWrapper",
-    "GRUCell",
+    *rnn_cell.__all__,
     "LSTMBlockCell",
-    "LSTMCell",
-    "LSTMStateTuple",
-    "MultiRNNCell",
-    "RNNCell",
-    "ResidualWrapper",
     "static_bidirectional_rnn",
     "static_rnn",
     "static_state_saving_rnn",
 ]
 
 
-class LSTMBlockCell(LSTMCell):
+class LSTMBlockCell(rnn_cell.LSTMCell):
     """An `LSTMCell` with the arguments of `tf.contrib.rnn.LSTMBlockCell`. The variables are the same.
 
     Args:

@@ -81,7 +81,8 @@ class DataParallelBuilder(GraphBuilder):
             )
             ```
         """
-        return [tower.output for tower in _build_towers(towers, func, devices, use_vs)]
+        vs_names = None if use_vs is None else [f"tower{index}" if own else "" for index, own in enumerate(use_vs)]
+        return [tower.output for tower in build_towers(towers, func, devices, vs_names)]
 
     @staticmethod
     def build_on_towers(*args: Any, **kwargs: Any) -> list[Any]:
@@ -106,7 +107,7 @@ class SyncMultiGPUParameterServerBuilder(DataParallelBuilder):
 
     def call_for_each_tower(self, tower_fn: Callable[[], Gradients]) -> list[Gradients]:  # type: ignore[override]
         """Build the towers; return the pairs of gradient and variable that `tower_fn` returns for each tower."""
-        return _gradients_of(self, _build_towers(self.towers, tower_fn, _placed(self.towers, self.ps_device)))
+        return _gradients_of(self, build_towers(self.towers, tower_fn, _placed(self.towers, self.ps_device)))
 
     def build(self, grad_list: Sequence[Gradients], get_opt_fn: Callable[[], Any]) -> Any:  # type: ignore[override]
         """Return the op that applies the mean gradients.
@@ -138,8 +139,7 @@ class SyncMultiGPUReplicatedBuilder(DataParallelBuilder):
 
     def call_for_each_tower(self, tower_fn: Callable[[], Gradients]) -> list[Gradients]:  # type: ignore[override]
         """Build the towers; return the pairs of gradient and variable that `tower_fn` returns for each tower."""
-        use_vs = [index > 0 for index in range(len(self.towers))]
-        built = _build_towers(self.towers, tower_fn, None, use_vs)
+        built = build_towers(self.towers, tower_fn, vs_names=own_scopes(len(self.towers)))
         self._created = [list(tower.created) for tower in built]
         return _gradients_of(self, built)
 
@@ -209,7 +209,7 @@ class AsyncMultiGPUBuilder(DataParallelBuilder):
 
     def call_for_each_tower(self, tower_fn: Callable[[], Gradients]) -> list[Gradients]:  # type: ignore[override]
         """Build the towers; return the pairs of gradient and variable that `tower_fn` returns for each tower."""
-        return _gradients_of(self, _build_towers(self.towers, tower_fn, _placed(self.towers, "cpu")))
+        return _gradients_of(self, build_towers(self.towers, tower_fn, _placed(self.towers, "cpu")))
 
     def build(  # type: ignore[override]
         self, grad_list: Sequence[Gradients], get_opt_fn: Callable[[], Any]
@@ -258,23 +258,38 @@ def as_ps_device(owner: str, ps_device: str) -> str:
     return ps_device
 
 
-def _build_towers(
+def build_towers(
     towers: Sequence[int],
     func: Callable[[], Any],
     devices: Sequence[Device] | None = None,
-    use_vs: Sequence[bool] | None = None,
+    vs_names: Sequence[str] | None = None,
 ) -> list[Any]:
+    """Build towers ``tower0``, ``tower1``, …; return their handles.
+
+    Args:
+        towers: the GPU number of each tower.
+        func: builds a tower.
+        devices: for each tower a device, or a function that places ops; by default the tower's GPU.
+        vs_names: the variable scope of each tower; by default all share their variables.
+
+    Raises:
+        ConfigError: the lists have different lengths.
+    """
     gpus = as_gpus("call_for_each_tower", "towers", towers)
     places = [f"/gpu:{gpu}" for gpu in gpus] if devices is None else list(devices)
-    owns = [False] * len(gpus) if use_vs is None else list(use_vs)
-    if not len(gpus) == len(places) == len(owns):
+    scopes = [""] * len(gpus) if vs_names is None else list(vs_names)
+    if not len(gpus) == len(places) == len(scopes):
         raise tpk.ConfigError(
-            f"call_for_each_tower: {len(gpus)} towers, {len(places)} devices and {len(owns)} values of use_vs: "
-            "expected the same number of each"
+            f"{len(gpus)} towers, {len(places)} devices and {len(scopes)} variable scopes: expected the same number of "
+            "each"
         )
     names = [f"tower{index}" for index in range(len(gpus))]
-    vs_names = [name if own else "" for name, own in zip(names, owns, strict=True)]
-    return build_on_multi_tower(names, func, vs_names, place=dict(zip(names, places, strict=True)).__getitem__)
+    return build_on_multi_tower(names, func, scopes, place=dict(zip(names, places, strict=True)).__getitem__)
+
+
+def own_scopes(towers: int) -> list[str]:
+    """Return the variable scopes of towers with separate variables: no scope for the first, which is saved."""
+    return ["", *(f"tower{index}" for index in range(1, towers))]
 
 
 def _placed(towers: Sequence[int], ps_device: str) -> list[Device]:

@@ -43,31 +43,19 @@ class FeedfreeTrainerBase(TowerTrainer):
     _input_source: InputSource | None = None
 
     def _setup(self) -> None:
-        if "config" not in vars(self):
-            raise ConfigError(
-                f"{type(self).__name__} was created without a TrainConfig. Use {type(self).__name__}(config)"
-            )
-        if self.config.model is None:
-            raise ConfigError(f"{type(self).__name__}: the TrainConfig has no model. Pass model=")
+        model = self._model_of(self.config)
         if self._input_source is None:
-            self._input_source = self._default_source()
+            data = self._data_of(self.config)
+            self._input_source = data if isinstance(data, InputSource) else QueueInput(data)
         if self._input_source.is_fed:
             raise ConfigError(
                 f"{type(self).__name__} does not support input with feeds, such as "
                 f"{type(self._input_source).__name__}. Use QueueInput(flow)"
             )
-        signature = self.model.get_input_signature()
+        signature = model.get_input_signature()
         self.input_source = self._input_source
         self.register_callback(self._input_source.setup(signature))
-        self.tower_func = self.make_tower_func(self.model.build_graph, signature)
-
-    def _default_source(self) -> InputSource:
-        if self.config.data is not None:
-            source: InputSource = self.config.data
-            return source
-        if self.config.dataflow is None:
-            raise ConfigError(f"{type(self).__name__}: the TrainConfig has no dataflow. Pass dataflow=")
-        return QueueInput(self.config.dataflow)
+        self.tower_func = self.make_tower_func(model.build_graph, signature)
 
     def _get_input_tensors(self) -> list[Any]:
         """Return the input tensors of a tower."""

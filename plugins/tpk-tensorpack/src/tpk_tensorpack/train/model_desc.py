@@ -10,6 +10,7 @@ import tpk
 from tpk.errors import ConfigError
 from tpk_tensorpack.tfutils.tower import get_current_tower_context
 from tpk_tensorpack.train.older import OlderModel
+from tpk_tensorpack.utils.argtools import memoized_method
 
 __all__ = ["ModelDesc", "ModelDescBase"]
 
@@ -22,15 +23,12 @@ class ModelDescBase(OlderModel):
         training: whether the tower under construction is a training tower.
     """
 
+    @memoized_method
     def get_input_signature(self) -> list[Any]:
         """Return the result of `inputs` as `tf.TensorSpec`s; `inputs` is called once."""
-        signature: list[Any] | None = vars(self).get("_input_signature")
-        if signature is None:
-            # Placeholders are created in a temporary graph.
-            with tf.Graph().as_default():
-                signature = [_spec(each) for each in self.inputs()]
-            vars(self)["_input_signature"] = signature
-        return signature
+        # Placeholders are created in a temporary graph.
+        with tf.Graph().as_default():
+            return [_spec(each) for each in self.inputs()]
 
     @property
     def input_names(self) -> list[str]:
@@ -65,12 +63,10 @@ class ModelDesc(ModelDescBase, tpk.ModelDesc):
         ```
     """
 
+    @memoized_method
     def get_optimizer(self) -> Any:
         """Return the optimizer; `optimizer` is called once."""
-        found = vars(self).get("_optimizer_of_model")
-        if found is None:
-            found = vars(self)["_optimizer_of_model"] = tpk.ModelDesc.get_optimizer(self)
-        return found
+        return tpk.ModelDesc.get_optimizer(self)
 
 
 def _spec(given: Any) -> Any:

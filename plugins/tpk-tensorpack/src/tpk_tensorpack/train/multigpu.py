@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tpk.errors import ConfigError
-from tpk.strategies import build_on_multi_tower
-from tpk_tensorpack.graph_builder.training import Device, as_gpus
+from tpk_tensorpack.graph_builder.training import Device, build_towers, own_scopes
 from tpk_tensorpack.train.tower import TowerTrainer
 
 __all__ = ["MultiGPUTrainerBase"]
@@ -42,21 +41,10 @@ class MultiGPUTrainerBase(TowerTrainer):
         Raises:
             ConfigError: the lists have different lengths, or the strategy is unknown.
         """
-        gpus = as_gpus("build_on_multi_tower", "towers", towers)
-        places = [f"/gpu:{gpu}" for gpu in gpus] if devices is None else list(devices)
-        names = [f"tower{index}" for index in range(len(gpus))]
-        if var_strategy == "shared":
-            if vs_names is not None:
-                raise ConfigError("build_on_multi_tower: vs_names= is for var_strategy='replicate'")
-            scopes = [""] * len(gpus)
-        elif var_strategy in ("replicate", "replicated"):
-            scopes = ["", *names[1:]] if vs_names is None else list(vs_names)
-        else:
+        if var_strategy not in ("shared", "replicate", "replicated"):
             raise ConfigError(f"build_on_multi_tower(var_strategy={var_strategy!r}): expected 'shared' or 'replicate'")
-        if not len(gpus) == len(places) == len(scopes):
-            raise ConfigError(
-                f"build_on_multi_tower: {len(gpus)} towers, {len(places)} devices and {len(scopes)} vs_names: "
-                "expected the same number of each"
-            )
-        place = dict(zip(names, places, strict=True)).__getitem__
-        return [tower.output for tower in build_on_multi_tower(names, func, scopes, place=place)]
+        if var_strategy == "shared" and vs_names is not None:
+            raise ConfigError("build_on_multi_tower: vs_names= is for var_strategy='replicate'")
+        if var_strategy != "shared" and vs_names is None:
+            vs_names = own_scopes(len(towers))
+        return [tower.output for tower in build_towers(towers, func, devices, vs_names)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -79,9 +80,9 @@ class TowerTrainer(Trainer, tpk.TowerTrainer):
         self._main_tower()
         name = f"tower-pred-{device}" if device >= 0 else "tower-pred-cpu"
         if name not in [tower.ns_name for tower in self.towers]:
-            self.build_inference_tower(
-                name, device=self._device_of_predictor(device), vs_name=self._vs_name_for_predictor(device)
-            )
+            training = self._tower_on(device)
+            vs_name = None if training is None else training.vs_name
+            self.build_inference_tower(name, device=self._device_of_predictor(device), vs_name=vs_name)
         tower = self.towers[name]
         sess = None if self._is_over else self.sess
         predictor = OnlinePredictor(tower.get_tensors(input_names), tower.get_tensors(output_names), sess=sess)
@@ -106,6 +107,17 @@ class TowerTrainer(Trainer, tpk.TowerTrainer):
         """The variable scope of the first tower, used by predictors."""
         return str(self.strategy.predict_context("").vs_name)
 
+    def _model_of(self, config: TrainConfig) -> Any:
+        if config.model is None:
+            raise CheckError(f"{type(self).__name__}: the TrainConfig has no model. Pass model=")
+        return config.model
+
+    def _data_of(self, config: TrainConfig) -> Any:
+        data = config.dataflow if config.data is None else config.data
+        if data is None:
+            raise CheckError(f"{type(self).__name__}: the TrainConfig has no dataflow. Pass dataflow=")
+        return data
+
     def _check_not_over(self, what: str) -> None:
         # The graph is not run any more, so it can be modified safely.
         if self._is_over and self.graph.finalized:
@@ -117,26 +129,17 @@ class TowerTrainer(Trainer, tpk.TowerTrainer):
         for predictor in self._predictors:
             predictor.sess = self.sess
 
-    def _vs_name_for_predictor(self, device: int) -> str:
-        """Return the variable scope of the training tower whose variables the predictors on a device use."""
-        position = self._tower_on(device)
-        if position is None:
-            return str(self.strategy.predict_context("").vs_name)
-        return str(self.towers.training()[position].vs_name)
-
     def _device_of_predictor(self, device: int) -> str | None:
         if device < 0:
             return "/cpu:0"
         if tf.config.list_physical_devices("GPU"):
             return resolve_devices(f"/gpu:{device}")[0]
-        position = self._tower_on(device)
-        return None if position is None else self.towers.training()[position].output.device or None
+        training = self._tower_on(device)
+        return None if training is None else training.output.device or None
 
-    def _tower_on(self, device: int) -> int | None:
-        """Return the position of the training tower on a device, if each device has one."""
-        devices = list(self.devices)
-        position = devices.index(device) if device in devices else None
-        return None if position is None or position >= len(self.towers.training()) else position
+    def _tower_on(self, device: int) -> Any:
+        """Return the training tower on a device, or None."""
+        return dict(zip(self.devices, self.towers.training(), strict=False)).get(device)
 
 
 class SingleCostTrainer(TowerTrainer, tpk.SingleCostTrainer):
@@ -198,18 +201,11 @@ class SingleCostTrainer(TowerTrainer, tpk.SingleCostTrainer):
         self.join()
         if self.strategy.is_server:
             return
-        optimizers: list[Any] = []
-
-        def get_optimizer() -> Any:
-            if not optimizers:
-                optimizers.append(get_opt_fn())
-            return optimizers[0]
-
         with self.phases.enter("setup_graph"), self.graph.as_default():
             self.tower_func = tower_func
             source = self.input_source = self._prepare_input(input)
             self.register_callback(self._setup_input(tower_func.input_signature, source))
-            self.register_callback(self._setup_graph(source, tower_func, get_optimizer) or [])
+            self.register_callback(self._setup_graph(source, tower_func, functools.cache(get_opt_fn)) or [])
 
     def setup_model(self, config: TrainConfig) -> None:
         """Call `setup_graph` with the model and data of a configuration.
@@ -220,14 +216,10 @@ class SingleCostTrainer(TowerTrainer, tpk.SingleCostTrainer):
         Raises:
             ConfigError: the configuration has no model or no data.
         """
-        data = config.dataflow if config.data is None else config.data
-        for name, given in (("model", config.model), ("dataflow", data)):
-            if given is None:
-                raise CheckError(f"{type(self).__name__}: the TrainConfig has no {name}. Pass {name}=")
         optimizer = config.optimizer
         self.setup_graph(
-            config.model.get_input_signature(),
-            apply_default_prefetch(data, self),
+            self._model_of(config).get_input_signature(),
+            apply_default_prefetch(self._data_of(config), self),
             config.model.build_graph,
             config.model.get_optimizer if optimizer is None else lambda: optimizer,
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any
 
 import tensorflow as tf
 
@@ -19,6 +19,7 @@ from tpk_tensorpack.graph_builder.training import as_gpus, as_ps_device
 from tpk_tensorpack.graph_builder.utils import as_mode
 from tpk_tensorpack.input_source import FeedInput, QueueInput
 from tpk_tensorpack.train.older import takes_config
+from tpk_tensorpack.train.strategies import AsyncStrategy, ReplicatedStrategy, SumOverWorkersStrategy
 from tpk_tensorpack.train.tower import SingleCostTrainer
 
 __all__ = [
@@ -112,8 +113,6 @@ class SyncMultiGPUTrainerReplicated(MultiGPUTrainer):
     @cached_property
     def strategy(self) -> Strategy:
         """The replication strategy."""
-        from tpk_tensorpack.train.strategies import ReplicatedStrategy
-
         return ReplicatedStrategy(
             self.devices,
             mode=as_mode(self._mode),
@@ -140,12 +139,8 @@ class SyncMultiGPUTrainerParameterServer(MultiGPUTrainer):
     def __init__(self, gpus: int | Sequence[int], ps_device: str | None = None) -> None:
         super().__init__(gpus)
         default = "gpu" if len(self.devices) <= 2 else "cpu"
-        self._ps_device = default if ps_device is None else as_ps_device(type(self).__name__, ps_device)
-
-    @cached_property
-    def strategy(self) -> Strategy:
-        """The replication strategy."""
-        return tpk.ParameterServerStrategy(self.devices, self._ps_device)
+        where = default if ps_device is None else as_ps_device(type(self).__name__, ps_device)
+        self._strategy = tpk.ParameterServerStrategy(self.devices, where)
 
 
 def SyncMultiGPUTrainer(gpus: int | Sequence[int]) -> SingleCostTrainer:
@@ -173,14 +168,7 @@ class AsyncMultiGPUTrainer(MultiGPUTrainer):
 
     def __init__(self, gpus: int | Sequence[int], scale_gradient: bool = True) -> None:
         super().__init__(gpus)
-        self._scale_gradient = scale_gradient
-
-    @cached_property
-    def strategy(self) -> Strategy:
-        """The replication strategy."""
-        from tpk_tensorpack.train.strategies import AsyncStrategy
-
-        return AsyncStrategy(self.devices, self._scale_gradient)
+        self._strategy = AsyncStrategy(self.devices, scale_gradient)
 
     def _prepare_input(self, source: tpk.InputSource) -> tpk.InputSource:
         if isinstance(source, tpk.StagingInput):
@@ -217,6 +205,7 @@ class DistributedTrainerBase(MultiGPUTrainer):
         self.job_name = server.server_def.job_name
 
 
+@takes_config
 class DistributedTrainerReplicated(DistributedTrainerBase):
     """Train synchronously on several workers: average over a worker's GPUs, add up over workers.
 
@@ -227,12 +216,9 @@ class DistributedTrainerReplicated(DistributedTrainerBase):
         server: the `tf.train.Server` of this process.
     """
 
-    @cached_property
-    def strategy(self) -> Strategy:
-        """The replication strategy."""
-        from tpk_tensorpack.train.strategies import SumOverWorkersStrategy
-
-        return SumOverWorkersStrategy(devices=self.devices, cluster=self.server, shard_data=False)
+    def __init__(self, gpus: int | Sequence[int], server: Any) -> None:
+        super().__init__(gpus, server)
+        self._strategy = SumOverWorkersStrategy(devices=self.devices, cluster=server, shard_data=False)
 
 
 @takes_config
@@ -252,14 +238,9 @@ class DistributedTrainerParameterServer(DistributedTrainerBase):
         super().__init__(gpus, server)
         if caching_device not in ("cpu", "gpu"):
             raise tpk.ConfigError(f"{type(self).__name__}(caching_device={caching_device!r}): expected 'cpu' or 'gpu'")
-        self._caching_device = caching_device
-
-    @cached_property
-    def strategy(self) -> Strategy:
-        """The replication strategy."""
         devices = resolve_devices(self.devices)
-        where = devices[0] if self._caching_device == "gpu" else "/cpu:0"
-        return tpk.DistributedParameterServerStrategy(devices, self.server, where, shard_data=False)
+        where = devices[0] if caching_device == "gpu" else "/cpu:0"
+        self._strategy = tpk.DistributedParameterServerStrategy(devices, server, where, shard_data=False)
 
 
 class HorovodTrainer(SingleCostTrainer):
@@ -285,23 +266,17 @@ class HorovodTrainer(SingleCostTrainer):
 
     def __init__(self, average: bool = True, compression: Any = None) -> None:
         super().__init__()
-        self._average = average
-        self._compression = _compression(compression)
+        horovod = tpk.use(
+            "horovod",
+            average=average,
+            compression=_compression(compression),
+            shard_data=False,
+            sync_variables="broadcast" if self.BROADCAST_EVERY_EPOCH else None,
+        )
+        self._strategy = get_catalog().resolve("strategy", horovod)
         # A script may ask for the rank immediately.
         self.join()
-        self.hvd = self.strategy._hvd  # type: ignore[attr-defined]
-
-    @cached_property
-    def strategy(self) -> Strategy:
-        """The replication strategy."""
-        options = {
-            "average": self._average,
-            "compression": self._compression,
-            "shard_data": False,
-            "sync_variables": "broadcast" if self.BROADCAST_EVERY_EPOCH else None,
-        }
-        strategy: Strategy = get_catalog().resolve("strategy", tpk.use("horovod", **options))
-        return strategy
+        self.hvd = self._strategy._hvd
 
     def mpi_enabled(self) -> bool:
         """Whether Horovod communicates by MPI."""
@@ -316,14 +291,10 @@ class BytePSTrainer(HorovodTrainer):
     """
 
     def __init__(self, average: bool = True) -> None:
-        _no_byteps()
-
-
-def _no_byteps() -> NoReturn:
-    raise tpk.ConfigError(
-        "BytePSTrainer: BytePS is for TensorFlow 1 and early 2, and is not maintained. Use HorovodTrainer, or "
-        "tpk's strategy 'collective', which needs no other package"
-    )
+        raise tpk.ConfigError(
+            "BytePSTrainer: BytePS is for TensorFlow 1 and early 2, and is not maintained. Use HorovodTrainer, or "
+            "tpk's strategy 'collective', which needs no other package"
+        )
 
 
 def _compression(given: Any) -> str | None:

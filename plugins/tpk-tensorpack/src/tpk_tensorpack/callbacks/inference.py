@@ -130,9 +130,6 @@ class BinaryClassificationStats(Inferencer, tpk.BinaryClassificationStats):
         prefix: the prefix of the statistics' names.
     """
 
-    def __init__(self, pred_tensor_name: str, label_tensor_name: str, prefix: str = "val") -> None:
-        super().__init__(pred_tensor_name, label_tensor_name, prefix)
-
     @property
     def statistics(self) -> Sequence[str]:
         """The names of the statistics."""

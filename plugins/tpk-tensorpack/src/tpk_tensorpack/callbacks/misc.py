@@ -16,9 +16,6 @@ class SendStat(Callback, tpk.SendStat):
         names: the names of the statistics.
     """
 
-    def __init__(self, command: str, names: str | list[str]) -> None:
-        super().__init__(command, names)
-
 
 class InjectShell(Callback, tpk.InjectShell):
     """Open a shell at a trigger if a file exists; see `tpk.InjectShell`. Without IPython, it opens pdb."""
@@ -29,6 +26,3 @@ class InjectShell(Callback, tpk.InjectShell):
 
 class EstimatedTimeLeft(Callback, tpk.EstimatedTimeLeft):
     """Log the estimated remaining time at the end of each epoch; see `tpk.EstimatedTimeLeft`."""
-
-    def __init__(self, last_k_epochs: int = 5, median: bool = True) -> None:
-        super().__init__(last_k_epochs, median)

@@ -185,15 +185,12 @@ class ScalarPrinter(MonitorBase):
         whitelist: list[str] | None = None,
         blacklist: list[str] | None = None,
     ) -> None:
-        self._enable_step, self._enable_epoch = enable_step, enable_epoch
+        self._enable_epoch = enable_epoch
+        wanted = {"trigger_step": enable_step, "trigger_epoch": enable_epoch}
+        self.unused_hooks = [hook for hook, is_wanted in wanted.items() if not is_wanted]
         self._whitelist = None if whitelist is None else [re.compile(each) for each in whitelist]
         self._blacklist = [re.compile(each) for each in blacklist or ()]
         self._values: dict[str, float] = {}
-
-    def hook_implementations(self) -> dict[str, Any]:
-        """Return the hooks at which values are logged."""
-        wanted = {"trigger_step": self._enable_step, "trigger_epoch": self._enable_epoch}
-        return {name: hook for name, hook in super().hook_implementations().items() if wanted.get(name, True)}
 
     def process_scalar(self, name: str, value: int | float) -> None:
         """Store a value; it is logged unless a later one replaces it."""

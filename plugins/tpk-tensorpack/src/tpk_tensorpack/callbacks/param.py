@@ -148,9 +148,6 @@ class HyperParamSetterWithFunc(HyperParamSetter, tpk.HyperParamSetterWithFunc):
         func: takes the number of the finished epoch and the current value; returns the new value, or None.
     """
 
-    def __init__(self, param: tpk.HyperParam | str, func: Function[[int, Any], Any]) -> None:
-        super().__init__(param, func)  # type: ignore[call-arg]
-
 
 class StatMonitorParamSetter(HyperParamSetter, tpk.StatMonitorParamSetter):
     """Change a hyperparameter when a statistic has stopped improving.

@@ -47,9 +47,6 @@ PeakMemoryTracker = GPUMemoryTracker
 class HostMemoryTracker(Callback, tpk.HostMemoryTracker):
     """Report the memory use of the host; see `tpk.HostMemoryTracker`."""
 
-    def __init__(self) -> None:
-        super().__init__()
-
 
 class GraphProfiler(Callback, tpk.GraphProfiler):
     """Trace each step; use `PeriodicCallback` or `EnableCallbackIf` to select steps. See `tpk.GraphProfiler`.

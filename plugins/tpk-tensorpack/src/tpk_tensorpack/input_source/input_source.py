@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -82,7 +82,21 @@ class FeedInput(_InputSource, tpk.FeedInput):
         super().__init__(ds, infinite)
 
 
-class QueueInput(FeedfreeInput, tpk.QueueInput):
+class _ReportsQueueSize(FeedfreeInput):
+    """Reports the moving average of the queue's size, except in evaluations, where no step would update it."""
+
+    _summarizes = True
+
+    def _setup(self) -> list[Any]:
+        callbacks = super()._setup()
+        return [*callbacks, *_queue_size_summary(self)] if self._summarizes else callbacks
+
+    def end_after_each_pass(self) -> bool:
+        self._summarizes = False
+        return super().end_after_each_pass()
+
+
+class QueueInput(_ReportsQueueSize, tpk.QueueInput):
     """Take each datapoint from a queue that a thread fills; see `tpk.QueueInput`.
 
     The moving average of the queue's size is reported as ``QueueInput/queue_size``: 0 means that the data is too slow
@@ -93,22 +107,11 @@ class QueueInput(FeedfreeInput, tpk.QueueInput):
         queue: the queue to fill; by default a new one with a capacity of 50 datapoints.
     """
 
-    _summarizes = True
-
     def __init__(self, ds: Any, queue: Any = None) -> None:
         super().__init__(ds, queue)
 
-    def _setup(self) -> list[Any]:
-        callbacks = super()._setup()
-        return [*callbacks, *_queue_size_summary(self)] if self._summarizes else callbacks
 
-    def end_after_each_pass(self) -> bool:
-        """Also disable the moving average, because no step of an evaluation would update it."""
-        self._summarizes = False
-        return super().end_after_each_pass()
-
-
-class BatchQueueInput(FeedfreeInput, tpk.BatchQueueInput):
+class BatchQueueInput(_ReportsQueueSize, tpk.BatchQueueInput):
     """Take batches from a queue of single datapoints; see `tpk.BatchQueueInput`.
 
     Args:
@@ -117,19 +120,8 @@ class BatchQueueInput(FeedfreeInput, tpk.BatchQueueInput):
         queue: the queue to fill.
     """
 
-    _summarizes = True
-
     def __init__(self, ds: Any, batch_size: int, queue: Any = None) -> None:
         super().__init__(ds, batch_size, queue)
-
-    def _setup(self) -> list[Any]:
-        callbacks = super()._setup()
-        return [*callbacks, *_queue_size_summary(self)] if self._summarizes else callbacks
-
-    def end_after_each_pass(self) -> bool:
-        """Also disable the moving average, because no step of an evaluation would update it."""
-        self._summarizes = False
-        return super().end_after_each_pass()
 
 
 def _queue_size_summary(source: Any) -> list[Any]:
@@ -148,9 +140,6 @@ class DummyConstantInput(FeedfreeInput, tpk.DummyConstantInput):
         shapes: the shape of each input.
     """
 
-    def __init__(self, shapes: Sequence[Sequence[int]]) -> None:
-        super().__init__(shapes)
-
 
 class TensorInput(FeedfreeInput, tpk.TensorInput):
     """Use the tensors that a function returns; see `tpk.TensorInput`.
@@ -159,9 +148,6 @@ class TensorInput(FeedfreeInput, tpk.TensorInput):
     """
 
     _scope = "TensorInput"
-
-    def __init__(self, get_tensor_fn: Callable[[], Any], size: int | None = None) -> None:
-        super().__init__(get_tensor_fn, size)
 
     def _get_input_tensors(self) -> list[Any]:
         with tf.compat.v1.name_scope(self._scope) as self._scope:
@@ -174,9 +160,6 @@ class TFDatasetInput(FeedfreeInput, tpk.TFDatasetInput):
     Args:
         dataset: a `tf.data.Dataset` or a data flow.
     """
-
-    def __init__(self, dataset: Any) -> None:
-        super().__init__(dataset)
 
     @staticmethod
     def dataflow_to_dataset(df: Any, types: Sequence[Any]) -> Any:

@@ -25,7 +25,6 @@ class MultiTowerOfflinePredictor(OnlinePredictor):
     """
 
     def __init__(self, config: PredictConfig, towers: Sequence[int]) -> None:
-        self.predictors: list[OnlinePredictor] = []
         built = _build(self, config, towers)
         self.graph = built.graph
         sess = built.create_session()

@@ -11,10 +11,8 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 __all__ = [
     "addFilter",
@@ -32,6 +30,7 @@ __all__ = [
 ]
 
 LOG_DIR: str | None = None
+_ACTIONS = ("b", "d", "n", "k")
 _file_handler: logging.FileHandler | None = None
 
 _RED, _YELLOW, _GREEN, _CYAN, _PLAIN = "\033[31m", "\033[33m", "\033[32m", "\033[36m", "\033[0m"
@@ -95,10 +94,19 @@ def set_logger_dir(dirname: str, action: str | None = None) -> None:
         _logger.removeHandler(_file_handler)
         _file_handler.close()
         _file_handler = None
-    if os.path.isdir(dirname) and os.listdir(dirname):
-        dirname = _settled(dirname, action)
-    elif action not in (None, *_ACTIONS):
-        raise _no_action(action)
+    exists = os.path.isdir(dirname) and os.listdir(dirname)
+    if exists and action is None:
+        action = _asked(dirname)
+    if action not in (None, *_ACTIONS):
+        raise ValueError(f"action={action!r}: expected one of {', '.join(map(repr, _ACTIONS))}")
+    if exists and action == "d":
+        shutil.rmtree(dirname)
+    elif exists and action == "b":
+        kept = _with_time(dirname)
+        shutil.move(dirname, kept)
+        info("The existing log directory %r was renamed to %r.", dirname, kept)
+    elif exists and action == "n":
+        dirname = _with_time(dirname)
     os.makedirs(dirname, exist_ok=True)
     LOG_DIR = dirname
     _file_handler = logging.FileHandler(os.path.join(dirname, "log.log"), encoding="utf-8")
@@ -116,15 +124,6 @@ def auto_set_dir(action: str | None = None, name: str | None = None) -> None:
     """
     script = Path(getattr(sys.modules["__main__"], "__file__", None) or "interactive").stem
     set_logger_dir(os.path.join("train_log", f"{script}:{name}" if name else script), action)
-
-
-def _settled(dirname: str, action: str | None) -> str:
-    """Apply `action` to an existing directory; return the directory to use."""
-    if action is None:
-        action = _asked(dirname)
-    if action not in _ACTIONS:
-        raise _no_action(action)
-    return _ACTIONS[action](dirname)
 
 
 def _asked(dirname: str) -> str:
@@ -147,26 +146,3 @@ def _asked(dirname: str) -> str:
 
 def _with_time(dirname: str) -> str:
     return f"{dirname}{datetime.now():_%m%d-%H%M%S}"
-
-
-def _delete(dirname: str) -> str:
-    shutil.rmtree(dirname)
-    return dirname
-
-
-def _back_up(dirname: str) -> str:
-    kept = _with_time(dirname)
-    shutil.move(dirname, kept)
-    info("The existing log directory %r was renamed to %r.", dirname, kept)
-    return dirname
-
-
-def _keep(dirname: str) -> str:
-    return dirname
-
-
-_ACTIONS: dict[str, Callable[[str], str]] = {"b": _back_up, "d": _delete, "n": _with_time, "k": _keep}
-
-
-def _no_action(action: Any) -> ValueError:
-    return ValueError(f"action={action!r}: expected one of {', '.join(map(repr, _ACTIONS))}")

@@ -63,34 +63,29 @@ class StatCounter:
 
 
 class RatioCounter:
-    """A count out of a total."""
+    """A count out of a total.
+
+    Attributes:
+        count: the count.
+        total: the total.
+    """
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
         """Reset both to 0."""
-        self._total = self._count = 0
+        self.total = self.count = 0
 
     def feed(self, count: int, total: int = 1) -> None:
         """Add `count` out of `total`."""
-        self._total += total
-        self._count += count
+        self.total += total
+        self.count += count
 
     @property
     def ratio(self) -> float:
         """The count divided by the total; 0 if the total is 0."""
-        return self._count / self._total if self._total else 0.0
-
-    @property
-    def total(self) -> int:
-        """The total."""
-        return self._total
-
-    @property
-    def count(self) -> int:
-        """The count."""
-        return self._count
+        return self.count / self.total if self.total else 0.0
 
 
 class Accuracy(RatioCounter):
@@ -156,25 +151,23 @@ class OnlineMoments:
     """Mean and population variance of numbers, without storing them.
 
     Uses Welford's method: Knuth, The Art of Computer Programming, volume 2, section 4.2.2.
+
+    Attributes:
+        mean: the mean.
     """
 
     def __init__(self) -> None:
         self._count = 0
-        self._mean = 0.0
+        self.mean = 0.0
         self._squares = 0.0
 
     def feed(self, x: float | Iterable[float]) -> None:
         """Add one number or several."""
         for each in x if isinstance(x, Iterable) else [x]:
             self._count += 1
-            delta = each - self._mean
-            self._mean += delta / self._count
-            self._squares += delta * (each - self._mean)
-
-    @property
-    def mean(self) -> float:
-        """The mean."""
-        return self._mean
+            delta = each - self.mean
+            self.mean += delta / self._count
+            self._squares += delta * (each - self.mean)
 
     @property
     def variance(self) -> float:

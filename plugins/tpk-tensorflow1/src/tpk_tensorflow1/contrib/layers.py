@@ -342,8 +342,8 @@ def batch_norm(
         scale: whether to multiply by ``gamma``.
         epsilon: a small number that is added to the variance.
         activation_fn: the activation.
-        param_initializers: initializers by variable name.
-        param_regularizers: regularizers by variable name.
+        param_initializers: initializers by the names ``beta``, ``gamma``, ``moving_mean`` and ``moving_variance``.
+        param_regularizers: regularizers by the names ``beta`` and ``gamma``.
         updates_collections: the collections for the updates of the moving averages; None to update them whenever the
             outputs are computed.
         is_training: a boolean, or a boolean tensor.
@@ -365,7 +365,8 @@ def batch_norm(
     """
     if batch_weights is not None or zero_debias_moving_mean:
         raise ValueError("tf.contrib.layers.batch_norm: batch_weights and zero_debias_moving_mean are not supported")
-    initializers, regularizers = dict(param_initializers or {}), dict(param_regularizers or {})
+    parameters = {f"{name}_initializer": each for name, each in (param_initializers or {}).items()}
+    parameters |= {f"{name}_regularizer": each for name, each in (param_regularizers or {}).items()}
     with _layer(scope, "BatchNorm", reuse, variables_collections) as layer:
         updates = v1.get_collection_ref(v1.GraphKeys.UPDATE_OPS)
         before = len(updates)
@@ -376,12 +377,6 @@ def batch_norm(
             epsilon=epsilon,
             center=center,
             scale=scale,
-            beta_initializer=initializers.get("beta", v1.zeros_initializer()),
-            gamma_initializer=initializers.get("gamma", v1.ones_initializer()),
-            moving_mean_initializer=initializers.get("moving_mean", v1.zeros_initializer()),
-            moving_variance_initializer=initializers.get("moving_variance", v1.ones_initializer()),
-            beta_regularizer=regularizers.get("beta"),
-            gamma_regularizer=regularizers.get("gamma"),
             trainable=trainable,
             training=is_training,
             renorm=renorm,
@@ -389,6 +384,7 @@ def batch_norm(
             renorm_momentum=renorm_decay,
             fused=fused,
             name=layer,
+            **parameters,
         )
         if updates_collections != v1.GraphKeys.UPDATE_OPS:
             made = updates[before:]

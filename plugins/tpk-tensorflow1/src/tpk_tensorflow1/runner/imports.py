@@ -42,7 +42,7 @@ def compiled(source: str | bytes, path: str, packages: Mapping[str, str] | None 
         SyntaxError: the source is invalid; the message says whether it is written for Python 2.
     """
     try:
-        tree = _rewritten(ast.parse(source, path), packages or {})
+        tree = _Rewriting(packages or {}).visit(ast.parse(source, path))
         code: CodeType = compile(ast.fix_missing_locations(tree), path, "exec", dont_inherit=True)
     except SyntaxError as error:
         explain_syntax_error(error)
@@ -84,29 +84,28 @@ def _exists(module: str) -> bool:
         return False
 
 
-def _rewritten(tree: ast.Module, packages: Mapping[str, str]) -> ast.Module:
-    """Replace the imports, and let `int` and `float` take arrays with one element."""
-    rewriting = _Rewriting(packages)
-    tree = rewriting.visit(tree)
-    if rewriting.converts:
-        place = 0 if ast.get_docstring(tree, clean=False) is None else 1
-        while place < len(tree.body) and getattr(tree.body[place], "module", None) == "__future__":
-            place += 1
-        tree.body.insert(place, ast.ImportFrom(NUMPY, [ast.alias("element", _ELEMENT)], 0, lineno=1, col_offset=0))
-    return tree
-
-
 class _Rewriting(ast.NodeTransformer):
+    """Replaces imports, and lets `int` and `float` take arrays with one element."""
+
     def __init__(self, packages: Mapping[str, str]) -> None:
         self._packages = packages
-        self.converts = False
+        self._converts = False
+
+    def visit_Module(self, node: ast.Module) -> ast.Module:
+        self.generic_visit(node)
+        if self._converts:
+            place = 0 if ast.get_docstring(node, clean=False) is None else 1
+            while place < len(node.body) and getattr(node.body[place], "module", None) == "__future__":
+                place += 1
+            node.body.insert(place, ast.ImportFrom(NUMPY, [ast.alias("element", _ELEMENT)], 0, lineno=1, col_offset=0))
+        return node
 
     def visit_Call(self, node: ast.Call) -> ast.Call:
         self.generic_visit(node)
         is_conversion = isinstance(node.func, ast.Name) and node.func.id in ("float", "int")
         if is_conversion and len(node.args) == 1 and not isinstance(node.args[0], ast.Constant | ast.Starred):
             node.args = [ast.Call(ast.Name(_ELEMENT, ast.Load()), node.args, [])]
-            self.converts = True
+            self._converts = True
         return node
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -310,18 +310,14 @@ def _learning_phases(graph: Any) -> list[Any]:
 
 def _package_of(get_model: Callable[..., Any]) -> str | None:
     """Return ``"tf_keras"`` if the function refers to that package by a global name; None means `tf.keras`."""
-    for value in _globals_used(get_model):
+    if not (inspect.isfunction(get_model) or inspect.ismethod(get_model)):
+        return None
+    used = inspect.getclosurevars(get_model)
+    for value in (*used.nonlocals.values(), *used.globals.values()):
         module = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
         if isinstance(module, str) and module.partition(".")[0] == "tf_keras":
             return "tf_keras"
     return None
-
-
-def _globals_used(function: Any) -> Iterator[Any]:
-    code, scope = getattr(function, "__code__", None), getattr(function, "__globals__", {})
-    if code is not None:
-        names: Mapping[str, Any] = {**scope, **inspect.getclosurevars(function).nonlocals}
-        yield from (names[name] for name in (*code.co_names, *code.co_freevars) if name in names)
 
 
 def _keras(package: str | None) -> Any:

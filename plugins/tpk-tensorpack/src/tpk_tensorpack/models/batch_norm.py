@@ -116,12 +116,15 @@ def BatchNorm(
             with tf.control_dependencies(own):
                 outputs = tf.identity(outputs)
     variables = existing_variables(
-        {"beta": "beta" if center else None, "gamma": "gamma" if scale else None, **MOVING_NAMES}
+        {
+            "beta": "beta" if center else None,
+            "gamma": "gamma" if scale else None,
+            **MOVING_NAMES,
+            "mean": MOVING_NAMES["moving_mean"],
+            "variance": MOVING_NAMES["moving_variance"],
+        }
     )
-    outputs = with_variables(tf.identity(outputs, name="output"), **variables)
-    outputs.variables.mean = outputs.variables.moving_mean
-    outputs.variables.variance = outputs.variables.moving_variance
-    return outputs
+    return with_variables(tf.identity(outputs, name="output"), **variables)
 
 
 @layer_register()
@@ -191,8 +194,7 @@ def BatchRenorm(
         outputs = outputs if beta is None else outputs + shaped(beta)
         with tf.control_dependencies([outputs]):
             _move_renormed(moving, (renorm_mean, mean), (renorm_stddev, stddev), momentum, epsilon)
-    variables = {name: each for name, each in (("gamma", gamma), ("beta", beta)) if each is not None}
-    return with_variables(tf.identity(outputs, name="output"), **variables)
+    return with_variables(tf.identity(outputs, name="output"), gamma=gamma, beta=beta)
 
 
 _RENORM_MOMENTUM = 0.99

@@ -30,19 +30,14 @@ class VariableHolder:
     def __init__(self, **kwargs: Any) -> None:
         self._vars: dict[str, Any] = {}
         for name, variable in kwargs.items():
-            self._add_variable(name, variable)
+            setattr(self, name, variable)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not name.startswith("_"):
-            self._add_variable(name, value)
-        else:
-            object.__setattr__(self, name, value)
-
-    def _add_variable(self, name: str, variable: Any) -> None:
-        if name in self._vars:
-            raise AttributeError(f"there is already a variable {name!r}")
-        self._vars[name] = variable
-        object.__setattr__(self, name, variable)
+            if name in self._vars:
+                raise AttributeError(f"there is already a variable {name!r}")
+            self._vars[name] = value
+        object.__setattr__(self, name, value)
 
     def all(self) -> list[Any]:
         """Return all variables."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import tensorflow as tf
 
 import tpk.predict
+from tpk.predict.export import without_deprecations
 from tpk_tensorpack.predict.config import PredictConfig
 
 __all__ = ["ModelExporter"]
@@ -64,7 +63,7 @@ class ModelExporter:
         """
         built = self.config.build_graph()
         saved_model = tf.compat.v1.saved_model
-        with built.create_session() as sess, _without_deprecations():
+        with built.create_session() as sess, without_deprecations():
             (tower,) = built.towers
             inputs, outputs = (
                 {tensor.name: saved_model.build_tensor_info(tensor) for tensor in tensors}
@@ -79,17 +78,3 @@ class ModelExporter:
                 clear_devices=True,
             )
             builder.save()
-
-
-@contextmanager
-def _without_deprecations() -> Iterator[None]:
-    """Within the context, do not log TensorFlow's deprecation warnings."""
-
-    def is_wanted(record: logging.LogRecord) -> bool:
-        return "deprecated" not in str(record.msg)
-
-    tf.get_logger().addFilter(is_wanted)
-    try:
-        yield
-    finally:
-        tf.get_logger().removeFilter(is_wanted)

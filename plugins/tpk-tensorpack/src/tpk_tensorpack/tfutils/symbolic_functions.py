@@ -25,9 +25,8 @@ def print_stat(x: Any, message: str | None = None) -> Any:
 def rms(x: Any, name: str | None = None) -> Any:
     """Return the root mean square of `x`, by default named ``<x>/rms``."""
     if name is None:
-        name = f"{x.op.name}/rms"
         with tf.name_scope(""):
-            return tf.sqrt(tf.reduce_mean(tf.square(x)), name=name)
+            return rms(x, f"{x.op.name}/rms")
     return tf.sqrt(tf.reduce_mean(tf.square(x)), name=name)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import attrs
 import tensorflow as tf
 
 import tpk.tower
@@ -26,7 +25,6 @@ __all__ = [
 BaseTowerContext = tpk.tower.TowerContext
 
 
-@attrs.define(init=False, eq=False)
 class TrainTowerContext(tpk.tower.TrainTowerContext):
     """The context of a training tower; see `tpk.TrainTowerContext`.
 
@@ -38,7 +36,7 @@ class TrainTowerContext(tpk.tower.TrainTowerContext):
     """
 
     def __init__(self, ns_name: str, vs_name: str = "", index: int = 0, total: int = 1) -> None:
-        self.__attrs_init__(ns_name=ns_name, vs_name=vs_name, index=index, total=total)  # type: ignore[attr-defined]
+        super().__init__(ns_name=ns_name, vs_name=vs_name, index=index, total=total)
 
     @property
     def name(self) -> str:
@@ -46,7 +44,6 @@ class TrainTowerContext(tpk.tower.TrainTowerContext):
         return self.ns_name
 
 
-@attrs.define(init=False, eq=False)
 class PredictTowerContext(tpk.tower.PredictTowerContext):
     """The context of an inference tower, which creates its variables unless the current scope reuses them.
 
@@ -57,9 +54,7 @@ class PredictTowerContext(tpk.tower.PredictTowerContext):
 
     def __init__(self, ns_name: str, vs_name: str = "") -> None:
         creates_variables = not tf.compat.v1.get_variable_scope().reuse
-        self.__attrs_init__(  # type: ignore[attr-defined]
-            ns_name=ns_name, vs_name=vs_name, creates_variables=creates_variables
-        )
+        super().__init__(ns_name=ns_name, vs_name=vs_name, creates_variables=creates_variables)
 
     @property
     def name(self) -> str:

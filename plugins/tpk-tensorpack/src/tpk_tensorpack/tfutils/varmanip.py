@@ -179,10 +179,9 @@ def get_all_checkpoints(dir: str, prefix: str = "model") -> list[tuple[str, int]
         dir: the directory.
         prefix: the prefix of their names, before the ``-`` and the step.
     """
+    index_file = re.compile(rf"{re.escape(prefix)}-(\d+)\.index")
     found = []
-    for path in glob.glob(os.path.join(glob.escape(dir), f"{glob.escape(prefix)}-*.index")):
-        name = path.removesuffix(".index")
-        step = name.rpartition("-")[2]
-        if step.isdigit() and os.path.basename(name) == f"{prefix}-{step}":
-            found.append((path, int(step)))
+    for path in glob.glob(os.path.join(glob.escape(dir), "*.index")):
+        if match := index_file.fullmatch(os.path.basename(path)):
+            found.append((path, int(match[1])))
     return sorted(found, key=lambda each: each[1])

@@ -157,7 +157,7 @@ def test_configurations_take_what_they_took():
     ("options", "message"),
     [
         ({"nr_tower": 2, "tower": [0]}, "both nr_tower and tower"),
-        ({"dataset": POINTS}, "both dataset and dataflow"),
+        ({"dataset": POINTS}, "dataflow= and dataset=, which mean the same"),
         ({"tower": []}, "expected GPU numbers"),
         ({"predict_tower": "0"}, "expected GPU numbers"),
     ],
@@ -170,7 +170,7 @@ def test_configurations_that_cannot_be(options, message):
 def test_configurations_that_are_not_complete():
     with pytest.raises(ConfigError, match="there is no data, so"):
         tp.TrainConfig()
-    with pytest.raises(TypeError, match="at most 15 arguments"):
+    with pytest.raises(TypeError, match="positional arguments"):
         tp.TrainConfig(*[None] * 16)
     for missing in ("model", "dataflow"):
         config, _ = configure(**{missing: None, "steps_per_epoch": 1})
@@ -336,7 +336,6 @@ def test_towers_with_variables_of_their_own(graph):
 def test_todays_signatures_stay():
     assert list(inspect.signature(tp.SimpleTrainer).parameters) == []
     assert list(inspect.signature(tp.SyncMultiGPUTrainerReplicated).parameters) == ["gpus", "average", "mode"]
-    assert list(inspect.signature(tp.TrainConfig).parameters)[-1] == "max_epoch"
     with pytest.raises(AttributeError, match="config"):
         _ = tp.SimpleTrainer().config
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import abc
-import contextlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import tpk.predict
-from tpk.dataflow.base import reset_state
+from tpk.dataflow.base import flow_length, reset_state
 from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.predict.base import OfflinePredictor
 from tpk_tensorpack.predict.config import PredictConfig
@@ -59,7 +58,7 @@ class SimpleDatasetPredictor(DatasetPredictorBase):
     def get_result(self) -> Iterator[Any]:
         """Yield the outputs for each datapoint, in order; show a progress bar."""
         reset_state(self.dataset)
-        with get_tqdm(total=_length(self.dataset)) as bar:
+        with get_tqdm(total=flow_length(self.dataset)) as bar:
             for datapoint in self.dataset:
                 yield self.predictor(*datapoint)
                 bar.update()
@@ -97,7 +96,7 @@ class MultiProcessDatasetPredictor(DatasetPredictorBase):
 
     def get_result(self) -> Iterator[Any]:
         """Yield the outputs for each datapoint; show a progress bar."""
-        with get_tqdm(total=_length(self.dataset)) as bar:
+        with get_tqdm(total=flow_length(self.dataset)) as bar:
             for result in self._predictor.get_result():
                 yield result
                 bar.update()
@@ -105,9 +104,3 @@ class MultiProcessDatasetPredictor(DatasetPredictorBase):
     def close(self) -> None:
         """Stop the processes."""
         self._predictor.close()
-
-
-def _length(dataset: Any) -> int | None:
-    with contextlib.suppress(NotImplementedError, TypeError):
-        return len(dataset)
-    return None

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import tpk
+from tpk.dataflow.base import flow_length
+from tpk.plugin import also_spelled
 from tpk_tensorpack.callbacks import (
     JSONWriter,
     MergeAllSummaries,
@@ -41,7 +44,7 @@ def monitors_in(directory: str | os.PathLike[str] | None) -> list[Any]:
     return [TFEventWriter(), JSONWriter(), ScalarPrinter()]
 
 
-@older.takes_older_options
+@also_spelled({"dataset": "dataflow", "step_per_epoch": "steps_per_epoch"})
 class TrainConfig(older.OlderConfig):
     """The configuration of a single-cost training run; it may be changed until the launch.
 
@@ -58,6 +61,7 @@ class TrainConfig(older.OlderConfig):
         starting_epoch: the number of the first epoch.
         steps_per_epoch: by default the length of the data.
         max_epoch: the number of the last epoch.
+        nr_tower, tower, predict_tower, optimizer: for scripts of tensorpack 0.1 to 0.8; see `older.OlderConfig`.
 
     Raises:
         ConfigError: two alternative arguments are both given, an argument has the wrong type, or the number of steps
@@ -78,7 +82,13 @@ class TrainConfig(older.OlderConfig):
         starting_epoch: int = 1,
         steps_per_epoch: int | None = None,
         max_epoch: int = 99999,
+        nr_tower: int | None = None,
+        tower: int | Sequence[int] | None = None,
+        predict_tower: int | Sequence[int] | None = None,
+        *,
+        optimizer: Any = None,
     ) -> None:
+        super().__init__(nr_tower, tower, predict_tower, optimizer)
         if dataflow is not None and data is not None:
             raise CheckError("TrainConfig takes either dataflow=<a data flow> or data=<an InputSource>")
         if data is not None and not isinstance(data, tpk.InputSource):
@@ -161,13 +171,7 @@ class AutoResumeTrainConfig(TrainConfig):
 def _steps_of(data: Any, given: int | None) -> int:
     if given is not None:
         return int(given)
-    if isinstance(data, tpk.InputSource):
-        size = data.size
-    else:
-        try:
-            size = len(data)
-        except (TypeError, NotImplementedError):
-            size = None
+    size = data.size if isinstance(data, tpk.InputSource) else flow_length(data)
     if size is None:
         what = "there is no data" if data is None else "the data has no length"
         raise CheckError(f"TrainConfig: {what}, so steps_per_epoch is unknown; pass it explicitly")

@@ -21,8 +21,6 @@ __all__ = ["InputDesc", "InputVar", "StagingInputWrapper"]
 Class = TypeVar("Class", bound=type)
 Method = Callable[..., Any]
 
-_NAMES_OF_OPTIONS = {"dataset": "dataflow", "step_per_epoch": "steps_per_epoch"}
-_OF_TOWERS = ("nr_tower", "tower", "predict_tower")
 _WITHOUT_MEANING = ("gpu_prefetch",)
 """Obsolete options of trainers: whether to stage data on GPUs is now decided automatically."""
 
@@ -110,15 +108,32 @@ class OlderModel:
 
 
 class OlderConfig:
-    """The former attributes of a `TrainConfig` that assign GPUs to towers.
+    """The former options of a `TrainConfig`: an optimizer, and the GPUs of towers.
 
-    Attributes:
-        optimizer: replaces the model's optimizer, unless it is None.
+    Args:
+        nr_tower: the number of training towers.
+        tower: the GPU numbers of the training towers, instead of `nr_tower`.
+        predict_tower: the GPU numbers of predictors, assigned in turn; -1 is the CPU.
+        optimizer: replaces the model's optimizer.
+
+    Raises:
+        ConfigError: both `nr_tower` and `tower` are given, or GPU numbers are invalid.
     """
 
-    optimizer: Any = None
-    _tower: Sequence[int] = (0,)
-    _predict_tower: Sequence[int] = (0,)
+    def __init__(
+        self,
+        nr_tower: int | None = None,
+        tower: int | Sequence[int] | None = None,
+        predict_tower: int | Sequence[int] | None = None,
+        optimizer: Any = None,
+    ) -> None:
+        if tower is not None and nr_tower not in (None, 1):
+            raise ConfigError(f"{type(self).__name__} got both nr_tower and tower: use tower, the GPU numbers")
+        self.optimizer = optimizer
+        self.nr_tower = 1 if nr_tower is None else nr_tower
+        if tower is not None:
+            self.tower = tower
+        self.predict_tower = 0 if predict_tower is None else predict_tower
 
     @property
     def tower(self) -> list[int]:
@@ -146,35 +161,6 @@ class OlderConfig:
     @predict_tower.setter
     def predict_tower(self, predict_tower: int | Sequence[int]) -> None:
         self._predict_tower = _numbers("predict_tower", predict_tower)
-
-
-def takes_older_options(cls: Class) -> Class:
-    """Decorate a configuration to also accept its former arguments, by name or positionally after the current ones."""
-    initialize: Method = cls.__init__  # type: ignore[misc]
-    count = len(inspect.signature(initialize).parameters) - 1
-
-    @functools.wraps(initialize)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        if len(args) > count + len(_OF_TOWERS):
-            raise TypeError(f"{cls.__name__} takes at most {count + len(_OF_TOWERS)} arguments, not {len(args)}")
-        for older, name in _NAMES_OF_OPTIONS.items():
-            if older in kwargs:
-                if kwargs.get(name) is not None:
-                    raise ConfigError(f"{cls.__name__} got both {older} and {name}, which are the same: use {name}")
-                kwargs[name] = kwargs.pop(older)
-        given = dict(zip(_OF_TOWERS, args[count:]))  # noqa: B905 - by position there may be fewer
-        given.update({name: kwargs.pop(name) for name in (*_OF_TOWERS, "optimizer") if name in kwargs})
-        initialize(self, *args[:count], **kwargs)
-        given = {name: value for name, value in given.items() if value is not None}
-        if given.get("nr_tower", 1) != 1 and "tower" in given:
-            raise ConfigError(f"{cls.__name__} got both nr_tower and tower: use tower, the GPU numbers")
-        if "tower" in given:
-            given.pop("nr_tower", None)
-        for name, value in given.items():
-            setattr(self, name, value)
-
-    cls.__init__ = __init__  # type: ignore[misc]
-    return cls
 
 
 def takes_config(cls: Class) -> Class:
@@ -217,21 +203,10 @@ def config_of(trainer: Any) -> Any:
     return vars(trainer).get("config")
 
 
-def on_predict_tower(get_predictor: Method) -> Method:
-    """Decorate a method so that its `device` argument is an index into `OlderConfig.predict_tower`, if that is set.
-
-    The argument may also be passed as ``tower``.
-    """
-
-    @functools.wraps(get_predictor)
-    def get(self: Any, input_names: Any, output_names: Any, device: int = 0, tower: int | None = None) -> Any:
-        number = device if tower is None else tower
-        config = config_of(self)
-        if config is not None:
-            number = config.predict_tower[number % len(config.predict_tower)]
-        return get_predictor(self, input_names, output_names, number)
-
-    return get
+def predict_tower_of(trainer: Any, index: int) -> int:
+    """Return the GPU number of a predictor: with a configuration, `index` is an index into its ``predict_tower``."""
+    config = config_of(trainer)
+    return index if config is None else int(config.predict_tower[index % len(config.predict_tower)])
 
 
 def train(trainer: Any) -> None:

@@ -12,7 +12,7 @@ import tpk
 from tpk.errors import InputError, TowerError, TrainerStateError
 from tpk.graph import ProxyOptimizer, compiled_by_xla, resolve_devices
 from tpk.input_source import ProxyInput
-from tpk.plugin import get_catalog
+from tpk.plugin import also_spelled, get_catalog
 from tpk.tf_internals import unfinalize
 from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.input_source import QueueInput, StagingInput
@@ -49,16 +49,14 @@ class TowerTrainer(Trainer, tpk.TowerTrainer):
         """The `tf.TensorSpec`s of the inputs."""
         return list(self.tower_func.input_signature)
 
-    @property
-    def inputs_desc(self) -> list[Any]:
-        """The former name of `input_signature`."""
-        return self.input_signature
+    inputs_desc = input_signature
+    """The former name of `input_signature`."""
 
     def make_tower_func(self, func: Callable[..., Any], input_signature: Sequence[Any]) -> TowerFunc:
         """Return `func` as a `TowerFunc`; a `TowerFunc` is returned unchanged."""
         return func if isinstance(func, TowerFunc) else TowerFunc(func, input_signature)
 
-    @older.on_predict_tower
+    @also_spelled({"tower": "device"})
     def get_predictor(  # type: ignore[override]
         self, input_names: Sequence[str], output_names: Sequence[str], device: int = 0
     ) -> OnlinePredictor:
@@ -78,6 +76,7 @@ class TowerTrainer(Trainer, tpk.TowerTrainer):
             ConfigError: there are GPUs, but none with this number.
         """
         self._main_tower()
+        device = older.predict_tower_of(self, device)
         name = f"tower-pred-{device}" if device >= 0 else "tower-pred-cpu"
         if name not in [tower.ns_name for tower in self.towers]:
             training = self._tower_on(device)

@@ -2,22 +2,7 @@
 
 from __future__ import annotations
 
-from tpk_tensorpack.utils import logger
-from tpk_tensorpack.utils.utils import (
-    change_env,
-    execute_only_once,
-    fix_rng_seed,
-    get_rng,
-    get_tqdm,
-    humanize_time_delta,
-)
+from tpk_tensorpack.utils import logger, utils
+from tpk_tensorpack.utils.utils import *
 
-__all__ = [
-    "change_env",
-    "execute_only_once",
-    "fix_rng_seed",
-    "get_rng",
-    "get_tqdm",
-    "humanize_time_delta",
-    "logger",
-]
+__all__ = ["logger", *utils.__all__]

@@ -75,35 +75,29 @@ class LoopThread(StoppableThread):
 
     Args:
         func: the function.
-        pausable: whether to support `pause` and `resume`.
+        pausable: ignored: the thread can always be paused.
     """
 
     def __init__(self, func: Callable[[], Any], pausable: bool = True) -> None:
         super().__init__()
         self._func = func
-        self._may_run: threading.Lock | None = threading.Lock() if pausable else None
+        self._may_run = threading.Lock()
         self.daemon = True
 
     def run(self) -> None:
         """Call the function until the thread is asked to stop."""
         while not self.stopped():
-            if self._may_run is not None:
-                with self._may_run:
-                    pass
+            with self._may_run:
+                pass
             self._func()
 
     def pause(self) -> None:
         """Pause after the current call."""
-        self._lock().acquire()
+        self._may_run.acquire()
 
     def resume(self) -> None:
         """Resume after `pause`."""
-        self._lock().release()
-
-    def _lock(self) -> threading.Lock:
-        if self._may_run is None:
-            raise RuntimeError("this LoopThread was created without pausable=True")
-        return self._may_run
+        self._may_run.release()
 
 
 class ShareSessionThread(threading.Thread):

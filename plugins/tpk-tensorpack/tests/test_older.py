@@ -327,7 +327,7 @@ def test_towers_with_variables_of_their_own(graph):
         assert build_on([0, 1], build, None, "replicate", ["a", "b"]) == ["a/v", "b/v"]
     with pytest.raises(ConfigError, match="vs_names= is for"):
         build_on([0], build, vs_names=["a"])
-    with pytest.raises(ConfigError, match="expected 'shared' or 'replicate'"):
+    with pytest.raises(ConfigError, match="var_strategy must be one of 'shared', 'replicate'"):
         build_on([0], build, var_strategy="mine")
     with pytest.raises(ConfigError, match="2 towers, 1 devices and 2 variable scopes"):
         build_on([0, 1], build, devices=["/cpu:0"])

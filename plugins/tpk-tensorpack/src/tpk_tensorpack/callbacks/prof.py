@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 
 import tpk
+from tpk.checks import check_positive
 from tpk_tensorpack.callbacks.base import Callback
 from tpk_tensorpack.utils.gpu import get_num_gpu
 
@@ -73,8 +74,7 @@ class ThroughputTracker(Callback):
     _chief_only = False
 
     def __init__(self, samples_per_step: int | None = None) -> None:
-        if samples_per_step is not None and samples_per_step <= 0:
-            raise ValueError(f"ThroughputTracker(samples_per_step={samples_per_step!r}): expected a positive number")
+        check_positive(self, samples_per_step=samples_per_step)
         self._samples_per_step = samples_per_step
         self._began = 0.0
         self._first_step = 0
@@ -90,7 +90,8 @@ class ThroughputTracker(Callback):
         steps = self.global_step - self._first_step
         if not steps or self._seconds <= 0:
             return
-        unit, count = (
-            ("steps", steps) if self._samples_per_step is None else ("samples", steps * self._samples_per_step)
-        )
-        self.trainer.monitors.put_scalar(f"Throughput ({unit}/sec)", count / self._seconds)
+        speed = steps / self._seconds
+        if self._samples_per_step is None:
+            self.trainer.monitors.put_scalar("Throughput (steps/sec)", speed)
+        else:
+            self.trainer.monitors.put_scalar("Throughput (samples/sec)", speed * self._samples_per_step)

@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 import tpk
+from tpk.checks import check_one_of
 from tpk.graph import copies_of_optimizers
 from tpk.graph.variables import make_local, record_variables, variable_name
 from tpk.strategies import POST_INIT_OPS_KEY, build_on_multi_tower, get_post_init_ops
@@ -103,7 +104,8 @@ class SyncMultiGPUParameterServerBuilder(DataParallelBuilder):
 
     def __init__(self, towers: int | Sequence[int], ps_device: str) -> None:
         super().__init__(towers)
-        self.ps_device = as_ps_device(type(self).__name__, ps_device)
+        check_one_of(self, ("cpu", "gpu"), ps_device=ps_device)
+        self.ps_device = ps_device
 
     def call_for_each_tower(self, tower_fn: Callable[[], Gradients]) -> list[Gradients]:  # type: ignore[override]
         """Build the towers; return the pairs of gradient and variable that `tower_fn` returns for each tower."""
@@ -245,17 +247,6 @@ def as_gpus(owner: str, argument: str, value: Any) -> list[int]:
             f"{owner}({argument}={value!r}): expected the number of GPUs, or a list of GPU numbers, such as [0, 1]"
         )
     return gpus
-
-
-def as_ps_device(owner: str, ps_device: str) -> str:
-    """Return the placement of shared variables.
-
-    Raises:
-        ConfigError: it is neither ``"cpu"`` nor ``"gpu"``.
-    """
-    if ps_device not in ("cpu", "gpu"):
-        raise tpk.ConfigError(f"{owner}(ps_device={ps_device!r}): expected 'cpu' or 'gpu'")
-    return ps_device
 
 
 def build_towers(

@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 import tpk
+from tpk.checks import check_one_of
 from tpk.graph.variables import make_local, record_variables
 from tpk.strategies.all_reduce import all_reduce, reduce_column
 from tpk_tensorpack.missing import not_here
@@ -148,11 +149,10 @@ def as_mode(mode: str | None) -> str:
     Raises:
         ConfigError: the mode is unknown.
     """
-    if mode is not None and mode.lower() not in MODES:
-        raise tpk.ConfigError(f"mode={mode!r}: expected one of {', '.join(map(repr, MODES))}, or None")
-    if mode is None or not tf.config.list_physical_devices("GPU"):
-        return "auto" if mode is None else "copy"
-    return mode.lower()
+    if mode is None:
+        return "auto"
+    check_one_of("all-reduce", MODES, mode=mode.lower())
+    return mode.lower() if tf.config.list_physical_devices("GPU") else "copy"
 
 
 def _device_of(grads: Sequence[Any], otherwise: str) -> str:

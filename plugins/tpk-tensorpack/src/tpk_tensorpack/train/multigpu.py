@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tpk.checks import check_one_of
 from tpk.errors import ConfigError
 from tpk_tensorpack.graph_builder.training import Device, build_towers, own_scopes
 from tpk_tensorpack.train.tower import TowerTrainer
@@ -41,8 +42,7 @@ class MultiGPUTrainerBase(TowerTrainer):
         Raises:
             ConfigError: the lists have different lengths, or the strategy is unknown.
         """
-        if var_strategy not in ("shared", "replicate", "replicated"):
-            raise ConfigError(f"build_on_multi_tower(var_strategy={var_strategy!r}): expected 'shared' or 'replicate'")
+        check_one_of("build_on_multi_tower", ("shared", "replicate", "replicated"), var_strategy=var_strategy)
         if var_strategy == "shared" and vs_names is not None:
             raise ConfigError("build_on_multi_tower: vs_names= is for var_strategy='replicate'")
         if var_strategy != "shared" and vs_names is None:

@@ -11,7 +11,6 @@ import tensorflow as tf
 import tpk
 from tpk.errors import InputError, TowerError, TrainerStateError
 from tpk.graph import ProxyOptimizer, compiled_by_xla, resolve_devices
-from tpk.input_source import ProxyInput
 from tpk.plugin import also_spelled, get_catalog
 from tpk.tf_internals import unfinalize
 from tpk_tensorpack.errors import CheckError
@@ -290,13 +289,16 @@ class _OwnGradients:
     ) -> None:
         self._tower_func = tower_func
         self._get_opt_fn = get_opt_fn
-        self._get_gradients = trainer._make_get_grad_fn(_Taken(self, input), tower_func, get_opt_fn)
         self._of_costs: dict[str, list[tuple[Any, Any]]] = {}
-        self.inputs: list[Any] = []
+        # The strategy has already taken the inputs of the tower.
+        self._inputs: list[Any] = []
+        taken = tpk.TensorInput(lambda: self._inputs)
+        taken.setup(input.signature)
+        self._get_gradients = trainer._make_get_grad_fn(taken, tower_func, get_opt_fn)
 
     def build_tower(self, *inputs: Any) -> Any:
         """Build a tower with these inputs, keep its gradients, and return its cost."""
-        self.inputs = list(inputs)
+        self._inputs = list(inputs)
         count = len(self._tower_func.towers)
         gradients = self._get_gradients()
         built = self._tower_func.towers[count:]
@@ -311,21 +313,6 @@ class _OwnGradients:
     def get_optimizer(self) -> Any:
         """Return the optimizer, which finds these gradients."""
         return _Computed(self._get_opt_fn(), self._of_costs)
-
-
-class _Taken(ProxyInput):
-    """An input source whose tensors have already been taken by the strategy."""
-
-    def __init__(self, own: _OwnGradients, source: tpk.InputSource) -> None:
-        super().__init__(source)
-        self.setup(source.signature)
-        self._own = own
-
-    def _setup(self) -> list[Any]:
-        return []
-
-    def _get_input_tensors(self) -> list[Any]:
-        return list(self._own.inputs)
 
 
 class _Computed(ProxyOptimizer):

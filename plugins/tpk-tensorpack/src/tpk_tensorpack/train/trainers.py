@@ -12,10 +12,11 @@ from typing import Any
 import tensorflow as tf
 
 import tpk
+from tpk.checks import check_one_of
 from tpk.graph import resolve_devices
 from tpk.plugin import get_catalog
 from tpk.strategies import Strategy
-from tpk_tensorpack.graph_builder.training import as_gpus, as_ps_device
+from tpk_tensorpack.graph_builder.training import as_gpus
 from tpk_tensorpack.graph_builder.utils import as_mode
 from tpk_tensorpack.input_source import FeedInput, QueueInput
 from tpk_tensorpack.train.older import takes_config
@@ -138,9 +139,10 @@ class SyncMultiGPUTrainerParameterServer(MultiGPUTrainer):
 
     def __init__(self, gpus: int | Sequence[int], ps_device: str | None = None) -> None:
         super().__init__(gpus)
-        default = "gpu" if len(self.devices) <= 2 else "cpu"
-        where = default if ps_device is None else as_ps_device(type(self).__name__, ps_device)
-        self._strategy = tpk.ParameterServerStrategy(self.devices, where)
+        if ps_device is None:
+            ps_device = "gpu" if len(self.devices) <= 2 else "cpu"
+        check_one_of(self, ("cpu", "gpu"), ps_device=ps_device)
+        self._strategy = tpk.ParameterServerStrategy(self.devices, ps_device)
 
 
 def SyncMultiGPUTrainer(gpus: int | Sequence[int]) -> SingleCostTrainer:
@@ -236,8 +238,7 @@ class DistributedTrainerParameterServer(DistributedTrainerBase):
 
     def __init__(self, gpus: int | Sequence[int], server: Any, caching_device: str = "cpu") -> None:
         super().__init__(gpus, server)
-        if caching_device not in ("cpu", "gpu"):
-            raise tpk.ConfigError(f"{type(self).__name__}(caching_device={caching_device!r}): expected 'cpu' or 'gpu'")
+        check_one_of(self, ("cpu", "gpu"), caching_device=caching_device)
         devices = resolve_devices(self.devices)
         where = devices[0] if caching_device == "gpu" else "/cpu:0"
         self._strategy = tpk.DistributedParameterServerStrategy(devices, server, where, shard_data=False)

@@ -259,11 +259,8 @@ class Layer:
         if name in self._by_name:
             return self._by_name[name]
         known = sorted({*self._by_name, *(each for each in dir(type(self)) if not each.startswith("_"))})
-        hint = nearest(name, known, n=1)
-        if not hint and not self.built:
-            hint = " It has no variables before it is built."
-        elif not hint:
-            hint = f" Its variables: {', '.join(self._by_name) or 'none'}."
+        variables = f"Its variables: {', '.join(self._by_name) or 'none'}."
+        hint = nearest(name, known, n=1) or f" {variables if self.built else 'It has no variables before it is built.'}"
         raise AttributeError(f"the layer {self.name!r} ({type(self).__name__}) has no {name!r}.{hint}", name=name)
 
     def _get_variable(self, getter: Callable[..., Any], name: str, *args: Any, **kwargs: Any) -> Any:
@@ -276,7 +273,7 @@ class _FunctionLayer(Layer):
     """A layer that calls a function of `tpk.layers` with the arguments of the constructor."""
 
     _function: ClassVar[Callable[..., Any]]
-    _signature: ClassVar[inspect.Signature]
+    __signature__: ClassVar[inspect.Signature]
     _has_variables: ClassVar[bool]
 
     def __init_subclass__(cls, function: Callable[..., Any] | None = None, **options: Any) -> None:
@@ -289,12 +286,11 @@ class _FunctionLayer(Layer):
         for name in _OF_A_CALL:
             parameters.pop(name, None)
         last = [parameters.pop(name) for name in _LAST if name in parameters]
-        cls._signature = inspect.Signature([*parameters.values(), *last, _FURTHER])
-        cls.__signature__ = cls._signature  # type: ignore[attr-defined]
+        cls.__signature__ = inspect.Signature([*parameters.values(), *last, _FURTHER])
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         try:
-            bound = self._signature.bind(*args, **kwargs)
+            bound = self.__signature__.bind(*args, **kwargs)
         except TypeError as error:
             raise TypeError(f"{type(self).__name__}: {error}") from None
         bound.apply_defaults()

@@ -13,13 +13,6 @@ from typing import Any
 
 import numpy as _numpy
 
-# Deprecated in NumPy 1.20, removed in 1.24 (https://numpy.org/doc/stable/release/1.20.0-notes.html). NumPy 2 uses the
-# names `bool` and `long` for its scalar types, which are equivalent where scripts use them as dtypes.
-_ALIASES: dict[str, Any] = {
-    **{name: getattr(builtins, name) for name in ("bool", "complex", "float", "int", "object", "str")},
-    "long": builtins.int,
-    "unicode": builtins.str,
-}
 # Renamed in NumPy 2.0 (https://numpy.org/doc/stable/numpy_2_0_migration_guide.html).
 _RENAMED = {
     "Inf": "inf",
@@ -61,7 +54,11 @@ def _joining(join: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _OWN: dict[str, Any] = {
-    **_ALIASES,
+    # Deprecated in NumPy 1.20, removed in 1.24 (https://numpy.org/doc/stable/release/1.20.0-notes.html). NumPy 2 uses
+    # the names `bool` and `long` for its scalar types, which are equivalent where scripts use them as dtypes.
+    **{name: getattr(builtins, name) for name in ("bool", "complex", "float", "int", "object", "str")},
+    "long": builtins.int,
+    "unicode": builtins.str,
     **{name: _joining(getattr(_numpy, name)) for name in ("column_stack", "dstack", "hstack", "stack", "vstack")},
     "NINF": -_numpy.inf,
     "NZERO": -0.0,

@@ -222,12 +222,9 @@ def assign_from_checkpoint(model_path: str, var_list: Any, ignore_missing_vars: 
         ValueError: a variable is missing in the checkpoint.
     """
     reader = load_checkpoint(model_path)
-    by_name = var_list if isinstance(var_list, dict) else {each.op.name: each for each in var_list}
     feeds, ops = {}, []
-    for name, each in by_name.items():
+    for name, each in _to_restore(model_path, var_list, ignore_missing_vars).items():
         if not reader.has_tensor(name):
-            if ignore_missing_vars:
-                continue
             raise ValueError(
                 f"the checkpoint {model_path!r} has no {name!r}; remove it, or set ignore_missing_vars=True"
             )
@@ -241,16 +238,22 @@ def assign_from_checkpoint_fn(
     model_path: str, var_list: Any, ignore_missing_vars: bool = False, reshape_variables: bool = False
 ) -> Function:
     """Return a function of a session that restores variables from a checkpoint; see `assign_from_checkpoint`."""
-    if ignore_missing_vars:
-        reader = load_checkpoint(model_path)
-        by_name = var_list if isinstance(var_list, dict) else {each.op.name: each for each in var_list}
-        var_list = {name: each for name, each in by_name.items() if reader.has_tensor(name)}
-    saver = v1.train.Saver(var_list, reshape=reshape_variables)
+    variables = _to_restore(model_path, var_list, ignore_missing_vars)
+    saver = v1.train.Saver(variables, reshape=reshape_variables)
 
     def restore(session: Any) -> None:
         saver.restore(session, model_path)
 
     return restore
+
+
+def _to_restore(model_path: str, var_list: Any, ignore_missing_vars: bool) -> dict[str, Any]:
+    """Return the variables to restore by their names in the checkpoint, if requested without the missing ones."""
+    by_name = var_list if isinstance(var_list, dict) else {each.op.name: each for each in var_list}
+    if not ignore_missing_vars:
+        return by_name
+    reader = load_checkpoint(model_path)
+    return {name: each for name, each in by_name.items() if reader.has_tensor(name)}
 
 
 __getattr__ = finder_in("tf.contrib.framework", __all__)

@@ -13,8 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk import layers
-from tpk.checks import check_not_negative
+from tpk import graph, layers
 from tpk_tensorflow1.contrib.framework import add_arg_scope
 from tpk_tensorflow1.missing import finder_in
 
@@ -95,12 +94,12 @@ xavier_initializer_conv2d = xavier_initializer
 
 def l1_regularizer(scale: float, scope: str | None = None) -> Function:
     """Return a function that maps weights to the sum of their absolute values, times `scale`."""
-    return _regularizer(scale, scope or "l1_regularizer", lambda weights: tf.reduce_sum(tf.abs(weights)))
+    return _regularizer(graph.l1_regularizer(scale), scale, scope or "l1_regularizer")
 
 
 def l2_regularizer(scale: float, scope: str | None = None) -> Function:
     """Return a function that maps weights to half the sum of their squares, times `scale`."""
-    return _regularizer(scale, scope or "l2_regularizer", tf.nn.l2_loss)
+    return _regularizer(graph.l2_regularizer(scale), scale, scope or "l2_regularizer")
 
 
 def l1_l2_regularizer(scale_l1: float = 1.0, scale_l2: float = 1.0, scope: str | None = None) -> Function:
@@ -619,13 +618,11 @@ def _data_format(data_format: str | None) -> str:
     return "channels_first" if data_format == "NCHW" else "channels_last"
 
 
-def _regularizer(scale: float, scope: str, function: Function) -> Function:
-    check_not_negative(scope, scale=scale)
-
+def _regularizer(regularizer: Function, scale: float, scope: str) -> Function:
     def regularize(weights: Any) -> Any:
         if scale == 0:
             return None
         with tf.name_scope(scope):
-            return tf.multiply(tf.cast(scale, weights.dtype.base_dtype), function(weights))
+            return regularizer(weights)
 
     return regularize

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.tfutils.argscope import with_scope_arguments
-from tpk_tensorpack.tfutils.layer_log import disable_layer_logging, log_shapes
+from tpk_tensorpack.tfutils.model_utils import disable_layer_logging, log_shapes
 
 __all__ = ["disable_layer_logging", "layer_register"]
 

@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk_tensorpack.errors import CheckError
-from tpk_tensorpack.tfutils.layer_log import log_shapes
+from tpk_tensorpack.tfutils.model_utils import log_shapes
 
 __all__ = ["argscope", "enable_argscope_for_function", "enable_argscope_for_module", "get_arg_scope"]
 
@@ -65,10 +65,7 @@ def with_scope_arguments(
     name: str, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[str, Any]:
     """Return `kwargs` with the arguments of the current scope for the layer `name` that the call does not give."""
-    present = _current.get()
-    added = None if present is None else present.get(name)
-    if not added:
-        return kwargs
+    added = (_current.get() or {}).get(name, {})
     by_position = list(signature.parameters)[: len(args)]
     return {**{key: value for key, value in added.items() if key not in by_position}, **kwargs}
 

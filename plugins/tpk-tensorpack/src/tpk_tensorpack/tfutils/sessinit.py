@@ -22,12 +22,16 @@ __all__ = [
 ]
 
 
-class SessionInit(tpk.SessionInit):
-    """Base class of initializers for a new session; a subclass overrides `_run_init`, and optionally `_setup_graph`."""
+class _HasInit:
+    """Gives an initializer of tpk tensorpack's name for its `run`."""
 
     def init(self, sess: Any) -> None:
         """Initialize the variables in the session `sess`."""
-        self.run(sess)
+        self.run(sess)  # type: ignore[attr-defined]
+
+
+class SessionInit(_HasInit, tpk.SessionInit):
+    """Base class of initializers for a new session; a subclass overrides `_run_init`, and optionally `_setup_graph`."""
 
     def run(self, sess: Any) -> None:
         """Add the required ops to the graph and initialize the variables."""
@@ -48,15 +52,7 @@ class JustCurrentSession(SessionInit):
     """Leave the session unchanged: variables keep their initial values."""
 
 
-class _ByName:
-    """Gives initializers by name the interface of tensorpack."""
-
-    def init(self, sess: Any) -> None:
-        """Initialize the variables in the session `sess`."""
-        self.run(sess)  # type: ignore[attr-defined]
-
-
-class SaverRestore(_ByName, tpk.SaverRestore):
+class SaverRestore(_HasInit, tpk.SaverRestore):
     """Restore variables from a checkpoint; log a warning if no name matches.
 
     Args:
@@ -81,7 +77,7 @@ class SaverRestoreRelaxed(SaverRestore):
     _ignore_mismatch = True
 
 
-class DictRestore(_ByName, tpk.DictRestore):
+class DictRestore(_HasInit, tpk.DictRestore):
     """Set variables from a mapping of names to arrays.
 
     Args:
@@ -96,11 +92,11 @@ class DictRestore(_ByName, tpk.DictRestore):
         super().__init__(variable_dict, ignore_mismatch, must_match=False)
 
 
-class _NpzRestore(_ByName, tpk.NpzRestore):
+class _NpzRestore(_HasInit, tpk.NpzRestore):
     """Set variables from an ``.npz`` file."""
 
 
-class ChainInit(_ByName, tpk.checkpoint.ChainInit):
+class ChainInit(_HasInit, tpk.checkpoint.ChainInit):
     """Apply several initializers in order; later values override earlier ones.
 
     Args:

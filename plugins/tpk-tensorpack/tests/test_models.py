@@ -67,6 +67,23 @@ def test_a_convolution_in_groups_is_that_of_each_group():
         Conv2D("d", tf.constant(IMAGES), 6, 3, split=3)
 
 
+def test_a_convolution_in_groups_has_the_options_of_others():
+    one = tf.ones_initializer()
+    double = tf.constant(IMAGES, tf.float64)
+    y = Conv2D(
+        "c", double, 6, 3, split=2, activation=tf.nn.relu, bias_initializer=one, kernel_regularizer=tf.nn.l2_loss
+    )
+    bare = Conv2D("d", double, 6, 3, split=2, use_bias=False)
+    assert names() == ["c/W:0", "c/b:0", "d/W:0"]
+    assert y.name == "c/output:0"
+    assert len(v1.get_collection(v1.GraphKeys.REGULARIZATION_LOSSES)) == 1
+    with v1.Session() as session:
+        session.run(v1.global_variables_initializer())
+        session.run(bare.variables.W.assign(y.variables.W))
+        ours, linear = session.run([y, bare])
+    np.testing.assert_allclose(ours, np.maximum(linear + 1, 0), atol=1e-12)
+
+
 def test_maxout_takes_the_greatest_of_each_group():
     (y,) = run(Maxout(tf.constant(IMAGES), 2))
     np.testing.assert_array_equal(y, IMAGES.reshape(4, 6, 6, 2, 2).max(-1))

@@ -27,10 +27,8 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"{__name__}.variables").get_variable
     tf = importlib.import_module("tensorflow")
     for module in (tf.compat.v1, tf):
-        try:
+        if hasattr(module, name):
             return getattr(module, name)
-        except AttributeError:
-            pass
     raise no_such_name("tf", name, dir(tf.compat.v1), _INSTEAD.get(name))
 
 

@@ -14,10 +14,8 @@ def __getattr__(name: str) -> Any:
     if name == "rnn_cell":
         return importlib.import_module("tpk_tensorflow1.rnn_cell")
     for module in (_tf.compat.v1.nn, _tf.nn):
-        try:
+        if hasattr(module, name):
             return getattr(module, name)
-        except AttributeError:
-            pass
     raise no_such_name("tf.nn", name, __dir__())
 
 

@@ -131,7 +131,8 @@ def variable(
     **kwargs: Any,
 ) -> Any:
     """Return an existing variable or create a new one; see `tf.get_variable`."""
-    keys = None if collections is None else [*collections, v1.GraphKeys.GLOBAL_VARIABLES]
+    if collections is not None:
+        collections = list(dict.fromkeys([*collections, v1.GraphKeys.GLOBAL_VARIABLES]))
     with _tf.device(device or ""):
         return v1.get_variable(
             name,
@@ -140,7 +141,7 @@ def variable(
             initializer=initializer,
             regularizer=regularizer,
             trainable=trainable,
-            collections=None if keys is None else list(dict.fromkeys(keys)),
+            collections=collections,
             **kwargs,
         )
 

@@ -99,8 +99,8 @@ class KerasModel:
         setup_keras_trainer(
             self.trainer,
             self.get_model,
-            self.input_signature or [],
-            self.target_signature or [],
+            self.input_signature,
+            self.target_signature,
             self.input,
             optimizer,
             losses,
@@ -238,10 +238,7 @@ def _default_trainer() -> SingleCostTrainer:
     import tpk_tensorpack.train as train
 
     count = get_num_gpu()
-    trainer: SingleCostTrainer = (
-        train.SimpleTrainer() if count <= 1 else train.SyncMultiGPUTrainerParameterServer(count)
-    )
-    return trainer
+    return train.SimpleTrainer() if count <= 1 else train.SyncMultiGPUTrainerParameterServer(count)
 
 
 def _names(argument: str, given: Any) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk import layers
+from tpk.layers.layer_scope import open_layer
 from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.models.common import ZEROS, he_normal_initializer, layer_with_weights, with_variables
 from tpk_tensorpack.models.registry import layer_register
@@ -89,39 +90,28 @@ def Conv2D(
         )
 
     layout = get_data_format(data_format, keras_mode=False)
-    channels = inputs.shape.as_list()[3 if layout == "NHWC" else 1]
-    if channels is None:
-        raise CheckError(f"Conv2D with split={split}: the number of channels of the input is unknown; set its shape")
-    if channels % split or filters % split:
-        raise CheckError(f"Conv2D: split={split} has to divide both {channels} channels and {filters} filters")
-    kernel = v1.get_variable(
-        "W",
-        [*shape2d(kernel_size), channels // split, filters],
-        initializer=kernel_initializer,
-        regularizer=kernel_regularizer,
-    )
-    convolve = functools.partial(
-        v1.nn.conv2d,
-        strides=shape4d(strides, layout),
-        padding=padding.upper(),
-        data_format=layout,
-        dilations=shape4d(dilation_rate, layout),
-    )
-    if tf.config.list_physical_devices("GPU"):
-        outputs = convolve(inputs, kernel)
-    else:
-        # TensorFlow lacks gradients of grouped convolutions on CPUs.
-        axis = 3 if layout == "NHWC" else 1
-        parts = zip(tf.split(inputs, split, axis), tf.split(kernel, split, 3), strict=True)
-        outputs = tf.concat([convolve(part, own) for part, own in parts], axis)
-    bias = None
-    if use_bias:
-        bias = v1.get_variable("b", [filters], initializer=bias_initializer, regularizer=bias_regularizer)
-        outputs = tf.nn.bias_add(outputs, bias, data_format=layout)
-    if activation is not None:
-        outputs = activation(outputs)
-    if activity_regularizer is not None:
-        v1.add_to_collection(v1.GraphKeys.REGULARIZATION_LOSSES, activity_regularizer(outputs))
+    channel_axis = 3 if layout == "NHWC" else 1
+    with open_layer("Conv2D", inputs, v1.get_variable_scope()) as layer:
+        channels = layer.known_size(channel_axis, "channels")
+        if channels % split or filters % split:
+            raise CheckError(f"Conv2D: split={split} has to divide both {channels} channels and {filters} filters")
+        shape = [*shape2d(kernel_size), channels // split, filters]
+        kernel = layer.variable("W", shape, kernel_initializer, kernel_regularizer)
+        bias = layer.variable("b", [filters], bias_initializer, bias_regularizer) if use_bias else None
+        convolve = functools.partial(
+            v1.nn.conv2d,
+            strides=shape4d(strides, layout),
+            padding=padding.upper(),
+            data_format=layout,
+            dilations=shape4d(dilation_rate, layout),
+        )
+        if tf.config.list_physical_devices("GPU"):
+            outputs = convolve(layer.inputs, kernel)
+        else:
+            # TensorFlow lacks gradients of grouped convolutions on CPUs.
+            parts = zip(tf.split(layer.inputs, split, channel_axis), tf.split(kernel, split, 3), strict=True)
+            outputs = tf.concat([convolve(part, own) for part, own in parts], channel_axis)
+        outputs = layer.finish(outputs, activation, activity_regularizer, bias, layout)
     return with_variables(tf.identity(outputs, name="output"), W=kernel, b=bias)
 
 

@@ -35,20 +35,9 @@ class Inferencer(tpk.Inferencer):
         ```
     """
 
-    @property
-    def epoch_num(self) -> int:
-        """The number of the current epoch."""
-        return self.trainer.epoch_num
-
-    @property
-    def global_step(self) -> int:
-        """The number of completed steps."""
-        return self.trainer.global_step
-
-    @property
-    def local_step(self) -> int:
-        """The number of steps of the epoch that were completed before the current one."""
-        return self.trainer.local_step
+    epoch_num = tpk.Callback.epoch_num
+    global_step = tpk.Callback.global_step
+    local_step = tpk.Callback.local_step
 
     def _setup_graph(self) -> None:
         """Called once, after the tower of the evaluation has been built."""

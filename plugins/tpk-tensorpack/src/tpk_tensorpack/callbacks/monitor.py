@@ -201,9 +201,6 @@ class ScalarPrinter(MonitorBase):
         if self.local_step != self.trainer.loop.steps_per_epoch - 1 or not self._enable_epoch:
             self._trigger()
 
-    def _trigger_epoch(self) -> None:
-        self._trigger()
-
     def _trigger(self) -> None:
         values, self._values = self._values, {}
         if values:

@@ -66,9 +66,6 @@ class PlaceholderInput(_InputSource):
     def _get_input_tensors(self) -> list[Any]:
         return list(self._tensors)
 
-    def _reset_state(self) -> None:
-        pass
-
 
 class FeedInput(_InputSource, tpk.FeedInput):
     """Feed a datapoint in each step; see `tpk.FeedInput`.

@@ -122,8 +122,7 @@ class Trainer(tpk.Trainer):
             return
         if session_creator is None and options.get("session_config") is None:
             options["session_config"] = get_default_sess_config()
-        directory = logger.get_logger_dir()
-        place = {} if directory is None else {"run_dir": directory}
+        options.setdefault("run_dir", logger.get_logger_dir())
         with logged_by_script():
             super().train(
                 callbacks=[*flat(callbacks or ()), SharedDirectory()],
@@ -133,7 +132,7 @@ class Trainer(tpk.Trainer):
                 steps_per_epoch=steps_per_epoch,
                 starting_epoch=starting_epoch,
                 max_epoch=max_epoch,
-                **{**place, **options},
+                **options,
             )
 
     def initialize(self, session_creator: Any = None, session_init: Any = None) -> None:

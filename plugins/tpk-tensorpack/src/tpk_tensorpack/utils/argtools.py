@@ -27,7 +27,6 @@ memoized: Callable[[Function], Function] = functools.lru_cache(maxsize=None)
 """Decorate a function to cache its results by its (hashable) arguments."""
 
 _of_first_calls: dict[Function, Any] = {}
-_logged: set[tuple[str, str]] = set()
 
 
 def map_arg(**maps: Function) -> Callable[[Function], Function]:
@@ -130,13 +129,13 @@ def get_data_format(data_format: str, keras_mode: bool = True) -> str:
     Raises:
         ValueError: the layout is unknown.
     """
-    spellings = {"NHWC": "channels_last", "NCHW": "channels_first"}
-    as_ops = {**{name: name for name in spellings}, **{keras: name for name, keras in spellings.items()}}
-    if data_format not in as_ops:
-        raise ValueError(f"data_format={data_format!r}: expected one of {', '.join(as_ops)}")
-    return spellings[as_ops[data_format]] if keras_mode else as_ops[data_format]
+    for of_ops, of_keras in (("NHWC", "channels_last"), ("NCHW", "channels_first")):
+        if data_format in (of_ops, of_keras):
+            return of_keras if keras_mode else of_ops
+    raise ValueError(f"data_format={data_format!r}: expected one of NHWC, NCHW, channels_last, channels_first")
 
 
+@memoized
 def log_once(message: str, func: str = "info") -> None:
     """Log a message, unless the same function has already logged it.
 
@@ -144,6 +143,4 @@ def log_once(message: str, func: str = "info") -> None:
         message: the message.
         func: the name of the `logger` function to log with.
     """
-    if (message, func) not in _logged:
-        _logged.add((message, func))
-        getattr(logger, func)(message)
+    getattr(logger, func)(message)

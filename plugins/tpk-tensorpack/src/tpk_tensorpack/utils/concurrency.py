@@ -152,18 +152,14 @@ def ensure_proc_terminate(proc: Any) -> None:
 
     def end() -> None:
         process = reference()
-        if process is None or not _is_alive(process):
-            return
-        process.terminate()
-        process.join() if isinstance(process, multiprocessing.process.BaseProcess) else process.wait()
+        if isinstance(process, subprocess.Popen):
+            process.terminate()
+            process.wait()
+        elif process is not None and process.is_alive():
+            process.terminate()
+            process.join()
 
     atexit.register(end)
-
-
-def _is_alive(process: Any) -> bool:
-    if isinstance(process, subprocess.Popen):
-        return process.poll() is None
-    return process.pid is not None and process.is_alive()
 
 
 def enable_death_signal(_warn: bool = True) -> None:

@@ -83,11 +83,9 @@ class Callback(tpk.Callback):
     def _overrides(self, name: str) -> bool:
         if name in self.__dict__ or self._is_underscored(name):
             return True
-        # The next class in the method resolution order, if this class defines the name.
-        order = type(self).__mro__
-        own = order[order.index(Callback) + 1 :] if self._is_ours(name) else order
-        found = next(vars(each)[name] for each in own if name in vars(each))
-        return found is not vars(tpk.Callback)[name]
+        # The hooks of this class call those of the next one.
+        found: Any = super(Callback, type(self)) if self._is_ours(name) else type(self)
+        return getattr(found, name) is not getattr(tpk.Callback, name)
 
     def _is_ours(self, name: str) -> bool:
         return getattr(type(self), name) is vars(Callback).get(name)

@@ -23,15 +23,13 @@ class StartProcOrThread(Callback, tpk.StartProcOrThread):
 
     def __init__(self, startable: Any, stop_at_last: bool = True) -> None:
         given = startable if isinstance(startable, list | tuple) else [startable]
-        self._never_stopped = [each for each in given if _cannot_be_stopped(each)]
-        super().__init__([each for each in given if not _cannot_be_stopped(each)])
+        self._never_stopped = [
+            each for each in given if isinstance(each, threading.Thread) and not hasattr(each, "stop")
+        ]
+        super().__init__([each for each in given if each not in self._never_stopped])
 
     def before_train(self, trainer: Any) -> None:
         """Called before the first epoch."""
         super().before_train(trainer)
         for thread in self._never_stopped:
             thread.start()
-
-
-def _cannot_be_stopped(startable: Any) -> bool:
-    return isinstance(startable, threading.Thread) and not hasattr(startable, "stop")

@@ -58,10 +58,8 @@ class SimpleDatasetPredictor(DatasetPredictorBase):
     def get_result(self) -> Iterator[Any]:
         """Yield the outputs for each datapoint, in order; show a progress bar."""
         reset_state(self.dataset)
-        with get_tqdm(total=flow_length(self.dataset)) as bar:
-            for datapoint in self.dataset:
-                yield self.predictor(*datapoint)
-                bar.update()
+        for datapoint in get_tqdm(iter(self.dataset), total=flow_length(self.dataset)):
+            yield self.predictor(*datapoint)
 
 
 class MultiProcessDatasetPredictor(DatasetPredictorBase):
@@ -96,10 +94,7 @@ class MultiProcessDatasetPredictor(DatasetPredictorBase):
 
     def get_result(self) -> Iterator[Any]:
         """Yield the outputs for each datapoint; show a progress bar."""
-        with get_tqdm(total=flow_length(self.dataset)) as bar:
-            for result in self._predictor.get_result():
-                yield result
-                bar.update()
+        yield from get_tqdm(self._predictor.get_result(), total=flow_length(self.dataset))
 
     def close(self) -> None:
         """Stop the processes."""

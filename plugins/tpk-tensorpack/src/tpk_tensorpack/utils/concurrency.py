@@ -168,13 +168,10 @@ def enable_death_signal(_warn: bool = True) -> None:
     Args:
         _warn: whether to warn if it is not possible.
     """
-    if platform.system() != "Linux":
-        if _warn:
-            logger.warning(
-                "enable_death_signal works on Linux only: terminate child processes yourself if this one is killed"
-            )
-        return
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGHUP)
+    if platform.system() == "Linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGHUP)
+    elif _warn:
+        logger.warning("enable_death_signal works on Linux only: terminate child processes yourself")
 
 
 def is_main_thread() -> bool:

@@ -72,11 +72,8 @@ class KerasModel:
         input: Any = None,
         trainer: Any = None,
     ) -> None:
-        for name, given in (
-            ("input_signature", input_signature),
-            ("target_signature", target_signature),
-            ("input", input),
-        ):
+        needed = {"input_signature": input_signature, "target_signature": target_signature, "input": input}
+        for name, given in needed.items():
             if given is None:
                 raise CheckError(f"KerasModel needs {name}=")
         self.get_model = get_model

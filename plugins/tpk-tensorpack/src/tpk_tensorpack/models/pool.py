@@ -41,8 +41,7 @@ def MaxPooling(
     Returns:
         Images, named ``output``.
     """
-    strides = pool_size if strides is None else strides
-    pooled = layers.max_pooling2d(inputs, pool_size, strides, padding, data_format)
+    pooled = layers.max_pooling2d(inputs, pool_size, strides or pool_size, padding, data_format)
     return tf.identity(pooled, name="output")
 
 
@@ -56,8 +55,7 @@ def AvgPooling(
     data_format: str = "channels_last",
 ) -> Any:
     """Return the mean of each window, like `tf.layers.average_pooling2d`; arguments as for `MaxPooling`."""
-    strides = pool_size if strides is None else strides
-    pooled = layers.average_pooling2d(inputs, pool_size, strides, padding, data_format)
+    pooled = layers.average_pooling2d(inputs, pool_size, strides or pool_size, padding, data_format)
     return tf.identity(pooled, name="output")
 
 

@@ -109,6 +109,4 @@ def Dropout(x: Any, *args: Any, **kwargs: Any) -> Any:
         if "rate" in kwargs:
             raise CheckError("Dropout got both keep_prob and rate; use rate")
         kwargs["rate"] = 1 - kwargs.pop("keep_prob")
-    elif "rate" not in kwargs:
-        kwargs["rate"] = 0.5
     return layers.dropout(x, **kwargs)

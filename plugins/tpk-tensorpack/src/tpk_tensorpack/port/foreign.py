@@ -90,8 +90,9 @@ def numpy_name(written: tuple[str, ...]) -> Found:
         written: the parts after ``numpy``.
     """
     name = written[0]
-    if name in numpy1._ALIASES:
-        return Found({"long": "int", "unicode": "str"}.get(name, name), 1)
+    alias = numpy1._OWN.get(name)
+    if isinstance(alias, type):
+        return Found(alias.__name__, 1)
     if name in NUMPY_EXPRESSIONS:
         return Found(NUMPY_EXPRESSIONS[name], 1)
     if name in numpy1._OWN:

@@ -82,11 +82,20 @@ class FeedInput(_InputSource, tpk.FeedInput):
 class _ReportsQueueSize(FeedfreeInput):
     """Reports the moving average of the queue's size, except in evaluations, where no step would update it."""
 
+    queue: Any
     _summarizes = True
 
     def _setup(self) -> list[Any]:
         callbacks = super()._setup()
-        return [*callbacks, *_queue_size_summary(self)] if self._summarizes else callbacks
+        if not self._summarizes:
+            return callbacks
+        with tf.device("/cpu:0"):
+            with tf.compat.v1.name_scope(f"{type(self).__name__}/"):
+                # Op names must differ by more than case.
+                size = tf.cast(self.queue.size(name="current"), tf.float32, name="queue_size")
+            averages = add_moving_summary(size, collection=None, decay=0.5)
+        updates = [RunOp(each.op, run_before=False, run_as_trigger=False, run_step=True) for each in averages]
+        return [*callbacks, *updates]
 
     def end_after_each_pass(self) -> bool:
         self._summarizes = False
@@ -119,15 +128,6 @@ class BatchQueueInput(_ReportsQueueSize, tpk.BatchQueueInput):
 
     def __init__(self, ds: Any, batch_size: int, queue: Any = None) -> None:
         super().__init__(ds, batch_size, queue)
-
-
-def _queue_size_summary(source: Any) -> list[Any]:
-    with tf.device("/cpu:0"):
-        with tf.compat.v1.name_scope(f"{type(source).__name__}/"):
-            # Op names must differ by more than case.
-            size = tf.cast(source.queue.size(name="current"), tf.float32, name="queue_size")
-        averages = add_moving_summary(size, collection=None, decay=0.5)
-    return [RunOp(average.op, run_before=False, run_as_trigger=False, run_step=True) for average in averages]
 
 
 class DummyConstantInput(FeedfreeInput, tpk.DummyConstantInput):

@@ -59,6 +59,9 @@ class OnlinePredictor(PredictorBase):
         return_input: whether a call returns a pair of the inputs and the outputs.
         sess: the session; None for the default session at the time of the call.
 
+    Attributes:
+        online_predictor: the same predictor as a predictor of `tpk`.
+
     Raises:
         InputError: the outputs depend on placeholders that are not fed.
     """
@@ -72,7 +75,7 @@ class OnlinePredictor(PredictorBase):
         self.input_tensors = list(input_tensors)
         self.output_tensors = list(output_tensors)
         self.sess = sess
-        self._predict = tpk.predict.OnlinePredictor(self.input_tensors, self.output_tensors, self._session)
+        self.online_predictor = tpk.predict.OnlinePredictor(self.input_tensors, self.output_tensors, self._session)
 
     def _do_call(self, dp: Sequence[Any]) -> Any:
         if len(dp) != len(self.input_tensors):
@@ -80,15 +83,10 @@ class OnlinePredictor(PredictorBase):
                 f"the predictor takes {len(self.input_tensors)} inputs "
                 f"({', '.join(tensor.op.name for tensor in self.input_tensors) or 'none'}), got {len(dp)}"
             )
-        return self._predict(*map(_as_fed, dp, self.input_tensors))
+        return self.online_predictor(*map(_as_fed, dp, self.input_tensors))
 
     def _session(self) -> Any:
         return tf.compat.v1.get_default_session() if self.sess is None else self.sess
-
-    @property
-    def online_predictor(self) -> tpk.predict.OnlinePredictor:
-        """The same predictor as a predictor of `tpk`."""
-        return self._predict
 
 
 class OfflinePredictor(OnlinePredictor):

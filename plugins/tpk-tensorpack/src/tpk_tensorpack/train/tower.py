@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -150,6 +150,7 @@ class SingleCostTrainer(TowerTrainer, tpk.SingleCostTrainer):
         COLOCATE_GRADIENTS_WITH_OPS, GATE_GRADIENTS, AGGREGATION_METHOD: options of `tf.gradients` for gradients of
             `_make_get_grad_fn`.
         XLA_COMPILE: whether to compile towers with XLA.
+        default_input: the class of the input source for a data flow.
 
     Example:
         ```python
@@ -166,6 +167,7 @@ class SingleCostTrainer(TowerTrainer, tpk.SingleCostTrainer):
     GATE_GRADIENTS = False
     AGGREGATION_METHOD = tf.AggregationMethod.DEFAULT
     XLA_COMPILE = False
+    default_input: Any = QueueInput
 
     def setup_graph(  # type: ignore[override]
         self,
@@ -224,10 +226,6 @@ class SingleCostTrainer(TowerTrainer, tpk.SingleCostTrainer):
 
     def _setup(self) -> None:
         self.setup_model(self.config)
-
-    def default_input(self, dataflow: Iterable[Any]) -> tpk.InputSource:
-        """Return the input source for a data flow: a `QueueInput`."""
-        return QueueInput(dataflow)
 
     def _prepare_input(self, source: tpk.InputSource) -> tpk.InputSource:
         """Adapt the input source to the devices and processes."""

@@ -5,7 +5,7 @@ Multi-device trainers use GPUs. Without GPUs, each tower runs on a logical CPU d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -41,17 +41,13 @@ __all__ = [
 class SimpleTrainer(SingleCostTrainer):
     """Train on one device, and feed the data flow in each step."""
 
-    def default_input(self, dataflow: Iterable[Any]) -> tpk.InputSource:
-        """Return the input source that feeds the data flow."""
-        return FeedInput(dataflow)
+    default_input = FeedInput
 
 
 class QueueInputTrainer(SimpleTrainer):
     """Train on one device, with the data flow in a queue that a thread fills."""
 
-    def default_input(self, dataflow: Iterable[Any]) -> tpk.InputSource:
-        """Return the input source that queues the data flow."""
-        return QueueInput(dataflow)
+    default_input = QueueInput
 
 
 class NoOpTrainer(SimpleTrainer):

@@ -6,6 +6,7 @@ Multi-device trainers use GPUs. Without GPUs, each tower runs on a logical CPU d
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any
 
@@ -13,14 +14,13 @@ import tensorflow as tf
 
 import tpk
 from tpk.checks import check_one_of
-from tpk.graph import resolve_devices
+from tpk.graph import Objective, resolve_devices
 from tpk.plugin import get_catalog
-from tpk.strategies import Strategy
+from tpk.strategies import DistributedReplicatedStrategy, Strategy, Tower
 from tpk_tensorpack.graph_builder.training import as_gpus
 from tpk_tensorpack.graph_builder.utils import as_mode
 from tpk_tensorpack.input_source import FeedInput, QueueInput
 from tpk_tensorpack.train.older import takes_config
-from tpk_tensorpack.train.strategies import AsyncStrategy, ReplicatedStrategy, SumOverWorkersStrategy
 from tpk_tensorpack.train.tower import SingleCostTrainer
 
 __all__ = [
@@ -301,3 +301,33 @@ def _compression(given: Any) -> str | None:
     if name not in known:
         raise tpk.ConfigError(f"HorovodTrainer(compression={given!r}): expected None or hvd.Compression.fp16")
     return known[name]
+
+
+class ReplicatedStrategy(tpk.ReplicatedStrategy):
+    """Put non-slot variables of optimizers, such as Adam's powers of its decay rates, under ``apply_gradients/…``."""
+
+    def optimizer_scope(self, index: int) -> AbstractContextManager[Any]:
+        """Return the name scope for the non-slot variables of a tower's optimizer."""
+        return super().optimizer_scope(index) if index else tf.name_scope("apply_gradients")
+
+
+class AsyncStrategy(tpk.AsyncStrategy):
+    """Put non-slot variables of optimizers under ``async_apply_gradients/…``."""
+
+    def optimizer_scope(self) -> AbstractContextManager[Any]:
+        """Return the name scope for the non-slot variables of the optimizer."""
+        return tf.name_scope("async_apply_gradients/")
+
+
+class SumOverWorkersStrategy(DistributedReplicatedStrategy):
+    """Average gradients over the towers of a worker, and add them up over the workers."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(average=False, **options)
+
+    def reduce_over_towers(
+        self, objective: Objective, optimizer: Any, towers: Sequence[Tower]
+    ) -> list[tuple[Any, Any]]:
+        """Return the mean gradients of this worker's towers, with the variables of the first one."""
+        sums = super().reduce_over_towers(objective, optimizer, towers)
+        return [(tf.math.scalar_mul(1.0 / len(towers), gradient), variable) for gradient, variable in sums]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -153,13 +154,10 @@ def gen_stack_patches(
     if rows < 1 or columns < 1:
         raise ValueError(f"gen_stack_patches: an image of {height}x{width} does not fit in {max_height}x{max_width}")
 
-    def show(canvas: Image, first: int) -> None:
-        def clicked(_: Image, x: int, y: int) -> None:
-            index = first + y // (height + gap) * columns + x // (width + gap)
-            if lclick_cb is not None and index < len(patches):
-                lclick_cb(patches[index], index)
-
-        interactive_imshow(canvas, lclick_cb=clicked)
+    def clicked(first: int, _: Image, x: int, y: int) -> None:
+        index = first + y // (height + gap) * columns + x // (width + gap)
+        if lclick_cb is not None and index < len(patches):
+            lclick_cb(patches[index], index)
 
     for first in range(0, len(patches), rows * columns):
         size = rows * (height + gap) - gap, columns * (width + gap) - gap, channels
@@ -170,7 +168,7 @@ def gen_stack_patches(
             left = column * (width + gap) + (width - patch.shape[1]) // 2
             canvas[top : top + patch.shape[0], left : left + patch.shape[1]] = patch
         if viz:
-            show(canvas, first)
+            interactive_imshow(canvas, functools.partial(clicked, first))
         yield canvas
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 import tpk
+from tpk.graph import freeze_collection
 from tpk_tensorpack.callbacks.base import Callback
 from tpk_tensorpack.callbacks.inference import Inferencer
 from tpk_tensorpack.utils.gpu import get_num_gpu
@@ -23,10 +24,9 @@ class _AsInTensorpack(tpk.InferenceRunner):
     """Lets inferencers add to the graph, and several report the same statistic; the last value counts."""
 
     def _build(self, trainer: Any) -> None:
-        summaries = tf.compat.v1.get_collection_ref(tf.compat.v1.GraphKeys.SUMMARIES)
-        count = len(summaries)
-        super()._build(trainer)
-        del summaries[count:]  # such as the sizes of queues that the input uses
+        # Leave out summaries such as the sizes of queues that the input uses.
+        with freeze_collection([tf.compat.v1.GraphKeys.SUMMARIES]):
+            super()._build(trainer)
         for inferencer in self._inferencers:
             if isinstance(inferencer, Inferencer):
                 inferencer._setup_graph()

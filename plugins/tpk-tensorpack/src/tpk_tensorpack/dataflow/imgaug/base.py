@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import os
-import weakref
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tpk_tensorpack.dataflow.imgaug.transform import (
     Array,
+    Described,
     From,
     LazyTransform,
     PhotometricTransform,
     TransformFactory,
     TransformList,
-    describe,
     list_lines,
-    set_fields,
 )
 from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.utils.argtools import log_once
@@ -28,34 +25,18 @@ from tpk_tensorpack.utils.utils import get_rng
 
 __all__ = ["Augmentor", "AugmentorList", "ImageAugmentor", "PhotometricAugmentor"]
 
-_augmentors: weakref.WeakSet[ImageAugmentor] = weakref.WeakSet()
 
-
-def _reset_after_fork() -> None:
-    # Otherwise all forked processes would draw the same numbers.
-    for augmentor in list(_augmentors):
-        augmentor.reset_state()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reset_after_fork)
-
-
-class ImageAugmentor:
+class ImageAugmentor(Described):
     """Base class of augmentors.
 
     A subclass overrides `get_transform`, which draws random numbers from `rng` and returns a deterministic transform.
     (The older interface is still supported: ``_get_augment_params(img)``, ``_augment(img, params)`` and
     ``_augment_coords(coords, params)``.)
 
-    Attributes:
-        rng: a `numpy.random.RandomState`, different in each process.
-
     Example:
         ```python
         class RandomInvert(ImageAugmentor):
             def __init__(self, prob=0.5):
-                super().__init__()
                 self._init(locals())  # sets self.prob
 
             def get_transform(self, img):
@@ -65,20 +46,22 @@ class ImageAugmentor:
         ```
     """
 
-    rng: np.random.RandomState
+    _rng: np.random.RandomState
+    _process: int | None = None
 
-    def __init__(self) -> None:
-        ImageAugmentor.reset_state(self)
-        _augmentors.add(self)
+    @property
+    def rng(self) -> np.random.RandomState:
+        """The random numbers, which differ in each process: `reset_state` is called in a process that has none yet."""
+        if self._process != os.getpid():
+            self.reset_state()
+        return self._rng
 
-    def _init(self, params: Mapping[str, Any] | None = None) -> None:
-        set_fields(self, params)
+    @rng.setter
+    def rng(self, rng: np.random.RandomState) -> None:
+        self._rng, self._process = rng, os.getpid()
 
     def reset_state(self) -> None:
-        """Reseed the random numbers.
-
-        Data flows call it in the process that augments; after a fork it is called automatically.
-        """
+        """Reseed the random numbers; data flows call it in the process that augments."""
         self.rng = get_rng(self)
 
     def _rand_range(self, low: float = 1.0, high: float | None = None, size: Any = None) -> Any:
@@ -141,18 +124,26 @@ class ImageAugmentor:
         mapped: Array = param.apply_coords(coords)
         return mapped
 
-    def __repr__(self) -> str:
-        return describe(self)
-
-    def __str__(self) -> str:
-        return repr(self)
-
 
 Augmentor = ImageAugmentor
 """The former name of `ImageAugmentor`."""
 
 
-class AugmentorList(ImageAugmentor):
+class AugmentorGroup(ImageAugmentor):
+    """Base class of augmentors that use others; resets them too."""
+
+    def __init__(self, augmentors: Sequence[Any]) -> None:
+        check_augmentors(type(self).__name__, augmentors)
+        self._group = augmentors
+
+    def reset_state(self) -> None:
+        """Reset this augmentor and those that it uses."""
+        super().reset_state()
+        for augmentor in self._group:
+            augmentor.reset_state()
+
+
+class AugmentorList(AugmentorGroup):
     """Apply several augmentors in order.
 
     Args:
@@ -163,15 +154,8 @@ class AugmentorList(ImageAugmentor):
     """
 
     def __init__(self, augmentors: Sequence[Any]) -> None:
-        check_augmentors("AugmentorList", augmentors)
+        super().__init__(augmentors)
         self.augmentors = augmentors
-        super().__init__()
-
-    def reset_state(self) -> None:
-        """Reset this augmentor and all augmentors in the list."""
-        super().reset_state()
-        for augmentor in self.augmentors:
-            augmentor.reset_state()
 
     def get_transform(self, img: Array) -> Any:
         """Return a transform that asks each augmentor in turn, with the image as transformed so far.
@@ -194,22 +178,16 @@ class PhotometricAugmentor(ImageAugmentor):
     A subclass overrides ``_augment(img, params)``, and ``_get_augment_params(img)`` if it draws random numbers.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-
     def get_transform(self, img: Array) -> Any:
         """Draw the parameters, and return the transform."""
-        return PhotometricTransform(partial(_augment_with, self._augment, self._get_augment_params(img)), From(self))
+        params = self._get_augment_params(img)
+        return PhotometricTransform(lambda img: self._augment(img, params), From(self))
 
     def _get_augment_params(self, _: Array) -> Any:
         return None
 
     def _augment(self, img: Array, _: Any) -> Array:
         raise NotImplementedError(f"{type(self).__name__} has no _augment(img, params), which it must have")
-
-
-def _augment_with(augment: Callable[[Array, Any], Array], params: Any, img: Array) -> Array:
-    return augment(img, params)
 
 
 def check_image(img: Any) -> None:

@@ -23,7 +23,6 @@ class ColorSpace(PhotometricAugmentor):
     """
 
     def __init__(self, mode: int, keepdims: bool = True) -> None:
-        super().__init__()
         self._init(locals())
 
     def _augment(self, img: Array, _: Any) -> Array:
@@ -58,18 +57,12 @@ class Grayscale(ColorSpace):
 class ToUint8(PhotometricAugmentor):
     """Clip values to the range of ``uint8`` and convert to it; this takes a quarter of the memory of ``float32``."""
 
-    def __init__(self) -> None:
-        super().__init__()
-
     def _augment(self, img: Array, _: Any) -> Array:
         return np.clip(img, 0, 255).astype(np.uint8)
 
 
 class ToFloat32(PhotometricAugmentor):
     """Convert images to ``float32``, so that later augmentors do not round."""
-
-    def __init__(self) -> None:
-        super().__init__()
 
     def _augment(self, img: Array, _: Any) -> Array:
         return img.astype(np.float32)

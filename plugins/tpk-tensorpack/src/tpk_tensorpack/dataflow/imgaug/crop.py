@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from tpk_tensorpack.dataflow.imgaug.base import ImageAugmentor
@@ -35,7 +34,6 @@ class RandomCrop(ImageAugmentor):
     """
 
     def __init__(self, crop_shape: int | Sequence[int]) -> None:
-        super().__init__()
         self._init({"crop_shape": tuple(shape2d(crop_shape))})
 
     def get_transform(self, img: Array) -> Any:
@@ -58,7 +56,6 @@ class CenterCrop(ImageAugmentor):
     """
 
     def __init__(self, crop_shape: int | Sequence[int]) -> None:
-        super().__init__()
         self._init({"crop_shape": shape2d(crop_shape)})
 
     def get_transform(self, img: Array) -> Any:
@@ -90,7 +87,6 @@ class RandomCropRandomShape(ImageAugmentor):
         hmax: int | None = None,
         max_aspect_ratio: float | None = None,
     ) -> None:
-        super().__init__()
         if max_aspect_ratio is not None:
             log_deprecated("RandomCropRandomShape(max_aspect_ratio=)", "It has no effect.", max_num_warnings=1)
         self._init(locals())
@@ -128,7 +124,6 @@ class GoogleNetRandomCropAndResize(ImageAugmentor):
         target_shape: int = 224,
         interp: int = INTER_LINEAR,
     ) -> None:
-        super().__init__()
         self._init(locals())
 
     def get_transform(self, img: Array) -> Any:
@@ -164,7 +159,6 @@ class RandomCutout(ImageAugmentor):
     """
 
     def __init__(self, h_range: int | tuple[int, int], w_range: int | tuple[int, int], fill: float = 0.0) -> None:
-        super().__init__()
         self._init(locals())
 
     def get_transform(self, img: Array) -> Any:
@@ -173,17 +167,15 @@ class RandomCutout(ImageAugmentor):
         _check_fits(self, img, height, width)
         x0 = self.rng.randint(0, img.shape[1] - width + 1)
         y0 = self.rng.randint(0, img.shape[0] - height + 1)
-        return PhotometricTransform(
-            partial(_paint, rows=(y0, y0 + height), columns=(x0, x0 + width), fill=self.fill), "cutout"
-        )
+
+        def paint(img: Array) -> Array:
+            img[y0 : y0 + height, x0 : x0 + width] = self.fill
+            return img
+
+        return PhotometricTransform(paint, "cutout")
 
     def _size(self, given: int | Sequence[int]) -> int:
         return given if isinstance(given, int) else self.rng.randint(*given)
-
-
-def _paint(img: Array, rows: tuple[int, int], columns: tuple[int, int], fill: float) -> Array:
-    img[slice(*rows), slice(*columns)] = fill
-    return img
 
 
 def _check_fits(augmentor: ImageAugmentor, img: Array, height: int, width: int) -> None:

@@ -78,7 +78,6 @@ class GaussianDeform(ImageAugmentor):
         sigma: float = 0.5,
         randrange: float | None = None,
     ) -> None:
-        super().__init__()
         self.anchors = anchors
         self.shape = shape
         self.sigma = sigma

@@ -23,7 +23,6 @@ class IAATransform(Transform):
     """
 
     def __init__(self, aug: Any, img_shape: tuple[int, ...]) -> None:
-        super().__init__()
         self._init(locals())
 
     def apply_image(self, img: Array) -> Array:
@@ -51,7 +50,6 @@ class IAAugmentor(ImageAugmentor):
     """
 
     def __init__(self, augmentor: Any) -> None:
-        super().__init__()
         if not hasattr(augmentor, "to_deterministic"):
             raise ConfigError(
                 f"IAAugmentor got {augmentor!r}; expected an augmentor of the library that `pip install imgaug` "
@@ -75,7 +73,6 @@ class AlbumentationsTransform(Transform):
     """
 
     def __init__(self, aug: Any, param: dict[str, Any]) -> None:
-        super().__init__()
         self._init(locals())
 
     def apply_image(self, img: Array) -> Array:
@@ -95,7 +92,6 @@ class Albumentations(ImageAugmentor):
     """
 
     def __init__(self, augmentor: Any) -> None:
-        super().__init__()
         if not (hasattr(augmentor, "get_params") and hasattr(augmentor, "apply")):
             raise ConfigError(
                 f"Albumentations got {augmentor!r}; expected a single augmentor of the library that `pip install "

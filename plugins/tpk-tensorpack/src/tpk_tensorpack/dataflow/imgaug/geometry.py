@@ -42,7 +42,6 @@ class Shift(ImageAugmentor):
         border: int = BORDER_REPLICATE,
         border_value: Any = 0,
     ) -> None:
-        super().__init__()
         _check_parts("Shift", horiz_frac, vert_frac)
         self._init(locals())
 
@@ -78,7 +77,6 @@ class Rotation(ImageAugmentor):
         step_deg: float | None = None,
         border_value: Any = 0,
     ) -> None:
-        super().__init__()
         _check_steps("Rotation", max_deg, step_deg)
         self._init(locals())
 
@@ -107,7 +105,6 @@ class RotationAndCropValid(ImageAugmentor):
     """
 
     def __init__(self, max_deg: float, interp: int = INTER_LINEAR, step_deg: float | None = None) -> None:
-        super().__init__()
         _check_steps("RotationAndCropValid", max_deg, step_deg)
         self._init(locals())
 
@@ -173,7 +170,6 @@ class Affine(ImageAugmentor):
         border: int = BORDER_REPLICATE,
         border_value: Any = 0,
     ) -> None:
-        super().__init__()
         if scale is not None and not (len(scale) == 2 and 0 < scale[0] <= scale[1]):
             raise CheckError(f"Affine(scale={scale}): expected two numbers above 0, the smaller one first")
         if translate_frac is not None:

@@ -37,7 +37,6 @@ class Hue(PhotometricAugmentor):
     """
 
     def __init__(self, range: tuple[float, float] = (0, 180), rgb: bool = True) -> None:
-        super().__init__()
         self._init({"range": range, "rgb": bool(rgb)})
 
     def _get_augment_params(self, _: Array) -> Any:
@@ -64,7 +63,6 @@ class Brightness(PhotometricAugmentor):
     """
 
     def __init__(self, delta: float, clip: bool = True) -> None:
-        super().__init__()
         if delta <= 0:
             raise CheckError(f"Brightness(delta={delta}): expected a number above 0")
         self._init(locals())
@@ -87,7 +85,6 @@ class BrightnessScale(PhotometricAugmentor):
     """
 
     def __init__(self, range: tuple[float, float], clip: bool = True) -> None:
-        super().__init__()
         self._init(locals())
 
     def _get_augment_params(self, _: Array) -> Any:
@@ -109,7 +106,6 @@ class Contrast(PhotometricAugmentor):
     """
 
     def __init__(self, factor_range: Sequence[float], rgb: bool | None = None, clip: bool = True) -> None:
-        super().__init__()
         self._init(locals())
 
     def _get_augment_params(self, _: Array) -> Any:
@@ -139,7 +135,6 @@ class MeanVarianceNormalize(PhotometricAugmentor):
     """
 
     def __init__(self, all_channel: bool = True) -> None:
-        super().__init__()
         self._init(locals())
 
     def _augment(self, img: Array, _: Any) -> Array:
@@ -161,7 +156,6 @@ class MinMaxNormalize(PhotometricAugmentor):
     """
 
     def __init__(self, min: float = 0, max: float = 255, all_channel: bool = True) -> None:
-        super().__init__()
         self._init(locals())
 
     def _augment(self, img: Array, _: Any) -> Array:
@@ -190,7 +184,6 @@ class GaussianBlur(PhotometricAugmentor):
         symmetric: bool = True,
         max_size: int | None = None,
     ) -> None:
-        super().__init__()
         if max_size is not None:
             log_deprecated("GaussianBlur(max_size=)", "Write size_range=(0, max_size).", max_num_warnings=1)
             size_range = max_size
@@ -220,7 +213,6 @@ class Gamma(PhotometricAugmentor):
     """
 
     def __init__(self, range: tuple[float, float] = (-0.5, 0.5)) -> None:
-        super().__init__()
         self._init(locals())
 
     def _get_augment_params(self, _: Array) -> Any:
@@ -241,7 +233,6 @@ class Clip(PhotometricAugmentor):
     """
 
     def __init__(self, min: float = 0, max: float = 255) -> None:
-        super().__init__()
         self._init(locals())
 
     def _augment(self, img: Array, _: Any) -> Array:
@@ -262,7 +253,6 @@ class Saturation(PhotometricAugmentor):
     """
 
     def __init__(self, alpha: float = 0.4, rgb: bool = True, clip: bool = True) -> None:
-        super().__init__()
         if not 0 <= alpha < 1:
             raise CheckError(f"Saturation(alpha={alpha}): expected a number from 0 to less than 1")
         self._init({"alpha": alpha, "rgb": bool(rgb), "clip": clip})
@@ -294,7 +284,6 @@ class Lighting(PhotometricAugmentor):
     """
 
     def __init__(self, std: float, eigval: Any, eigvec: Any, clip: bool = True) -> None:
-        super().__init__()
         eigval, eigvec = np.asarray(eigval, np.float32), np.asarray(eigvec, np.float32)
         if eigval.shape != (3,) or eigvec.shape != (3, 3):
             raise CheckError(

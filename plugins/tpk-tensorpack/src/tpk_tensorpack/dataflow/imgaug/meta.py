@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tpk.errors import ConfigError
-from tpk_tensorpack.dataflow.imgaug.base import ImageAugmentor, check_augmentors
+from tpk_tensorpack.dataflow.imgaug.base import AugmentorGroup, ImageAugmentor
 from tpk_tensorpack.dataflow.imgaug.transform import Array, NoOpTransform, TransformFactory, TransformList
 
 __all__ = ["Identity", "MapImage", "RandomApplyAug", "RandomChooseAug", "RandomOrderAug"]
@@ -20,7 +20,7 @@ class Identity(ImageAugmentor):
         return NoOpTransform()
 
 
-class RandomApplyAug(ImageAugmentor):
+class RandomApplyAug(AugmentorGroup):
     """Apply an augmentor with a given probability.
 
     Args:
@@ -32,21 +32,15 @@ class RandomApplyAug(ImageAugmentor):
     """
 
     def __init__(self, aug: ImageAugmentor, prob: float) -> None:
-        check_augmentors("RandomApplyAug", [aug])
+        super().__init__([aug])
         self._init(locals())
-        super().__init__()
-
-    def reset_state(self) -> None:
-        """Reset this augmentor and the wrapped one."""
-        super().reset_state()
-        self.aug.reset_state()
 
     def get_transform(self, img: Array) -> Any:
         """Decide whether to apply it."""
         return self.aug.get_transform(img) if self.rng.rand() < self.prob else NoOpTransform()
 
 
-class RandomChooseAug(ImageAugmentor):
+class RandomChooseAug(AugmentorGroup):
     """Apply one of several augmentors.
 
     Args:
@@ -63,24 +57,17 @@ class RandomChooseAug(ImageAugmentor):
             augmentors, prob = [pair[0] for pair in aug_lists], [pair[1] for pair in aug_lists]
         else:
             augmentors, prob = list(aug_lists), [1 / len(aug_lists)] * len(aug_lists)
-        check_augmentors("RandomChooseAug", augmentors)
+        super().__init__(augmentors)
         if abs(sum(prob) - 1) > 1e-6:
             raise ConfigError(f"RandomChooseAug got probabilities {prob}; expected a sum of 1")
         self._init({"aug_lists": augmentors, "prob": prob})
-        super().__init__()
-
-    def reset_state(self) -> None:
-        """Reset this augmentor and all augmentors in the list."""
-        super().reset_state()
-        for augmentor in self.aug_lists:
-            augmentor.reset_state()
 
     def get_transform(self, img: Array) -> Any:
         """Choose an augmentor."""
         return self.aug_lists[self.rng.choice(len(self.aug_lists), p=self.prob)].get_transform(img)
 
 
-class RandomOrderAug(ImageAugmentor):
+class RandomOrderAug(AugmentorGroup):
     """Apply several augmentors in a random order. They must preserve the shape of the image.
 
     Args:
@@ -91,15 +78,8 @@ class RandomOrderAug(ImageAugmentor):
     """
 
     def __init__(self, aug_lists: Sequence[ImageAugmentor]) -> None:
-        check_augmentors("RandomOrderAug", aug_lists)
+        super().__init__(aug_lists)
         self._init(locals())
-        super().__init__()
-
-    def reset_state(self) -> None:
-        """Reset this augmentor and all augmentors in the list."""
-        super().reset_state()
-        for augmentor in self.aug_lists:
-            augmentor.reset_state()
 
     def get_transform(self, img: Array) -> Any:
         """Choose the order."""
@@ -116,7 +96,6 @@ class MapImage(ImageAugmentor):
     """
 
     def __init__(self, func: Callable[[Array], Array], coord_func: Callable[[Array], Array] | None = None) -> None:
-        super().__init__()
         self.func = func
         self.coord_func = coord_func
 

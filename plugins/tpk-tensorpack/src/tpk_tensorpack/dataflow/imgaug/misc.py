@@ -36,7 +36,6 @@ class Flip(ImageAugmentor):
     """
 
     def __init__(self, horiz: bool = False, vert: bool = False, prob: float = 0.5) -> None:
-        super().__init__()
         if bool(horiz) == bool(vert):
             raise ValueError("Flip: expected one of horiz=True and vert=True; for both directions, use two Flips")
         self._init({"horiz": horiz, "vert": vert, "prob": prob})
@@ -56,7 +55,6 @@ class Transpose(ImageAugmentor):
     """
 
     def __init__(self, prob: float = 0.5) -> None:
-        super().__init__()
         self.prob = prob
 
     def get_transform(self, _: Array) -> Any:
@@ -73,7 +71,6 @@ class Resize(ImageAugmentor):
     """
 
     def __init__(self, shape: int | Sequence[int], interp: int = INTER_LINEAR) -> None:
-        super().__init__()
         self._init({"shape": tuple(shape2d(shape)), "interp": interp})
 
     def get_transform(self, img: Array) -> Any:
@@ -90,7 +87,6 @@ class ResizeShortestEdge(ImageAugmentor):
     """
 
     def __init__(self, size: int, interp: int = INTER_LINEAR) -> None:
-        super().__init__()
         self._init({"size": int(size), "interp": interp})
 
     def get_transform(self, img: Array) -> Any:
@@ -126,7 +122,6 @@ class RandomResize(ImageAugmentor):
         aspect_ratio_thres: float = 0.15,
         interp: int = INTER_LINEAR,
     ) -> None:
-        super().__init__()
         if yrange is None and aspect_ratio_thres != 0:
             raise CheckError("RandomResize without yrange= preserves the aspect ratio: pass aspect_ratio_thres=0")
         if min(minimum) < 0 or aspect_ratio_thres < 0:

@@ -20,7 +20,6 @@ class JpegNoise(PhotometricAugmentor):
     """
 
     def __init__(self, quality_range: tuple[int, int] = (40, 100)) -> None:
-        super().__init__()
         self._init(locals())
 
     def _get_augment_params(self, _: Array) -> Any:
@@ -42,7 +41,6 @@ class GaussianNoise(PhotometricAugmentor):
     """
 
     def __init__(self, sigma: float = 1, clip: bool = True) -> None:
-        super().__init__()
         self._init(locals())
 
     def _get_augment_params(self, img: Array) -> Any:
@@ -64,7 +62,6 @@ class SaltPepperNoise(PhotometricAugmentor):
     """
 
     def __init__(self, white_prob: float = 0.05, black_prob: float = 0.05) -> None:
-        super().__init__()
         if white_prob + black_prob > 1:
             raise CheckError(
                 f"SaltPepperNoise({white_prob}, {black_prob}): expected probabilities with a sum of at most 1"

@@ -60,7 +60,6 @@ class CenterPaste(ImageAugmentor):
     def __init__(
         self, background_shape: int | Sequence[int], background_filler: BackgroundFiller | None = None
     ) -> None:
-        super().__init__()
         filler = ConstantBackgroundFiller(0) if background_filler is None else background_filler
         self._init({"background_shape": tuple(shape2d(background_shape)), "background_filler": filler})
 

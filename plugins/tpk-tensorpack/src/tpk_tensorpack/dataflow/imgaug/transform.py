@@ -25,29 +25,25 @@ BORDER_REPLICATE = 1
 """`cv2.BORDER_REPLICATE`."""
 
 
-def set_fields(owner: Any, params: Mapping[str, Any] | None) -> None:
-    """Set constructor arguments, given as ``locals()``, as attributes."""
-    for name, value in (params or {}).items():
-        if name != "self" and not name.startswith("_"):
-            setattr(owner, name, value)
+class Described:
+    """Keeps constructor arguments as attributes, and shows them in `repr` unless they have their default values."""
 
+    def _init(self, params: Mapping[str, Any] | None = None) -> None:
+        """Set constructor arguments, given as ``locals()``, as attributes."""
+        for name, value in (params or {}).items():
+            if name != "self" and not name.startswith("_"):
+                setattr(self, name, value)
 
-def describe(owner: Any) -> str:
-    """Return the expression that creates this object, assuming that attributes are named after constructor arguments.
-
-    Arguments with default values are left out.
-    """
-    shown = []
-    for parameter in list(inspect.signature(type(owner).__init__).parameters.values())[1:]:
-        is_variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-        if type(owner).__init__ is object.__init__:
-            continue
-        if is_variadic or not hasattr(owner, parameter.name):
-            return object.__repr__(owner)
-        value = getattr(owner, parameter.name)
-        if value is not parameter.default:
-            shown.append(f"{parameter.name}={pprint.pformat(value)}")
-    return f"imgaug.{type(owner).__name__}({', '.join(shown)})"
+    def __repr__(self) -> str:
+        shown = []
+        for parameter in inspect.signature(type(self)).parameters.values():
+            is_variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+            if is_variadic or not hasattr(self, parameter.name):
+                return object.__repr__(self)
+            value = getattr(self, parameter.name)
+            if value is not parameter.default:
+                shown.append(f"{parameter.name}={pprint.pformat(value)}")
+        return f"imgaug.{type(self).__name__}({', '.join(shown)})"
 
 
 def with_channels_of(image: Array, result: Array) -> Array:
@@ -66,11 +62,16 @@ class From:
         return f"{self.prefix}{self.augmentor}"
 
 
-class BaseTransform:
+class BaseTransform(Described):
     """Base class of all transforms; derive from `Transform` instead."""
 
-    def _init(self, params: Mapping[str, Any] | None = None) -> None:
-        set_fields(self, params)
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("apply_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return lambda x: self._apply(x, name)
+
+    def _apply(self, x: Any, meth: str) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} does not implement {meth}: a subclass can define it")
 
 
 class Transform(BaseTransform):
@@ -91,21 +92,6 @@ class Transform(BaseTransform):
         ```
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-
-    def __getattr__(self, name: str) -> Any:
-        if not name.startswith("apply_"):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-        def apply(*_: Any, **__: Any) -> Any:
-            raise NotImplementedError(f"{type(self).__name__} does not implement {name}: a subclass can define it")
-
-        return apply
-
-    def __repr__(self) -> str:
-        return describe(self)
-
 
 class ResizeTransform(Transform):
     """Resize an image.
@@ -119,7 +105,6 @@ class ResizeTransform(Transform):
     """
 
     def __init__(self, h: int, w: int, new_h: int, new_w: int, interp: int) -> None:
-        super().__init__()
         self._init(locals())
 
     def apply_image(self, img: Array) -> Array:
@@ -151,7 +136,6 @@ class CropTransform(Transform):
     """
 
     def __init__(self, y0: int, x0: int, h: int, w: int) -> None:
-        super().__init__()
         self._init(locals())
 
     def apply_image(self, img: Array) -> Array:
@@ -185,7 +169,6 @@ class WarpAffineTransform(Transform):
         borderMode: int = BORDER_CONSTANT,
         borderValue: Any = 0,
     ) -> None:
-        super().__init__()
         self._init(locals())
 
     def apply_image(self, img: Array) -> Array:
@@ -211,7 +194,6 @@ class FlipTransform(Transform):
     """
 
     def __init__(self, h: int, w: int, horiz: bool = True) -> None:
-        super().__init__()
         self._init(locals())
 
     def apply_image(self, img: Array) -> Array:
@@ -229,9 +211,6 @@ class FlipTransform(Transform):
 class TransposeTransform(Transform):
     """Swap rows and columns of an image."""
 
-    def __init__(self) -> None:
-        super().__init__()
-
     def apply_image(self, img: Array) -> Array:
         """Swap rows and columns."""
         return with_channels_of(img, cv2.transpose(img))
@@ -244,11 +223,8 @@ class TransposeTransform(Transform):
 class NoOpTransform(Transform):
     """Leaves everything unchanged: each ``apply_…`` returns its argument."""
 
-    def __init__(self) -> None:
-        super().__init__()
-
-    def __getattr__(self, name: str) -> Any:
-        return _unchanged if name.startswith("apply_") else super().__getattr__(name)
+    def _apply(self, x: Any, _: str) -> Any:
+        return x
 
 
 class PhotometricTransform(Transform):
@@ -260,7 +236,6 @@ class PhotometricTransform(Transform):
     """
 
     def __init__(self, func: Callable[[Array], Array], name: Any = None) -> None:
-        super().__init__()
         self._func = func
         self._name = name
 
@@ -293,7 +268,6 @@ class TransformFactory(Transform):
     """
 
     def __init__(self, name: Any = None, **kwargs: Callable[[Any], Any]) -> None:
-        super().__init__()
         for key, function in kwargs.items():
             if not key.startswith("apply_"):
                 raise ConfigError(
@@ -319,7 +293,6 @@ class TransformList(BaseTransform):
     """
 
     def __init__(self, tfms: Iterable[Any]) -> None:
-        super().__init__()
         self.tfms = list(tfms)
         for each in self.tfms:
             if not isinstance(each, BaseTransform):
@@ -330,25 +303,14 @@ class TransformList(BaseTransform):
             x = getattr(each, meth)(x)
         return x
 
-    def __getattr__(self, name: str) -> Any:
-        if not name.startswith("apply_"):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return lambda x: self._apply(x, name)
-
     def __add__(self, other: Any) -> TransformList:
-        if not isinstance(other, BaseTransform):
-            return NotImplemented
         return TransformList([*self.tfms, *_as_list(other)])
 
     def __radd__(self, other: Any) -> TransformList:
-        if not isinstance(other, BaseTransform):
-            return NotImplemented
         return TransformList([*_as_list(other), *self.tfms])
 
     def __iadd__(self, other: Any) -> TransformList:
-        if not isinstance(other, BaseTransform):
-            return NotImplemented
-        self.tfms.extend(_as_list(other))
+        self.tfms = (self + other).tfms
         return self
 
     def __repr__(self) -> str:
@@ -363,7 +325,6 @@ class LazyTransform(BaseTransform):
     """
 
     def __init__(self, get_transform: Callable[[Array], Any]) -> None:
-        super().__init__()
         self.get_transform = get_transform
         self._transform: Any = None
 
@@ -382,11 +343,6 @@ class LazyTransform(BaseTransform):
             )
         return getattr(self._transform, meth)(x)
 
-    def __getattr__(self, name: str) -> Any:
-        if not name.startswith("apply_"):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return lambda x: self._apply(x, name)
-
     def __repr__(self) -> str:
         made = self._transform
         return f"LazyTransform(get_transform={self.get_transform})" if made is None else repr(made)
@@ -395,10 +351,6 @@ class LazyTransform(BaseTransform):
 def list_lines(items: Iterable[Any]) -> str:
     """Return the `repr` of list items, one per line."""
     return ",\n".join(f"  {item!r}" for item in items)
-
-
-def _unchanged(x: Any) -> Any:
-    return x
 
 
 def _as_list(transform: BaseTransform) -> list[Any]:

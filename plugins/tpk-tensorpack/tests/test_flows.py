@@ -310,9 +310,10 @@ def test_contents_are_described(caplog):
     numbers(PrintData(DataFromList([[*nested[0], 7]], shuffle=False), name="train", max_list=2))
     for line in (
         "Contents of DataFlow (train):",
-        "datapoint 0/1 with 5 components consists of\n  0: ndarray:float64 of shape (2, 3) in range [0.0, 5.0]",
-        "  1: str with value text\n  2: list of len 4\n    0: int with value 1\n    1: list of len 2\n",
-        "  3: float with value 2.5",
+        "datapoint 0/1 with 5 components consists of\n  0: array of float64, shape (2, 3), from 0 to 5\n",
+        "  1: str of length 4: 'text'\n  2: list of 4\n    0: int: 1\n    1: list of 2\n      0: int: 2\n",
+        "    … 2 more\n",
+        "  3: float: 2.5\n  4: int: 7",
     ):
         assert line in caplog.text
 

@@ -15,6 +15,8 @@ import tpk.dataflow
 from tpk.checks import check_at_least
 from tpk.dataflow import Joiner, copy_arrays
 from tpk.dataflow.base import may_refill
+from tpk.dataflow.combine import CombinedDataFlow, check_distinct
+from tpk.dataflow.inspect import describe
 from tpk.errors import ConfigError, InputError
 from tpk_tensorpack.dataflow.base import (
     DataFlow,
@@ -22,11 +24,9 @@ from tpk_tensorpack.dataflow.base import (
     LengthUnknownError,
     ProxyDataFlow,
     RNGDataFlow,
-    random_state,
-    set_random_state,
 )
 from tpk_tensorpack.utils import logger
-from tpk_tensorpack.utils.utils import get_rng, get_tqdm
+from tpk_tensorpack.utils.utils import get_tqdm
 
 __all__ = [
     "BatchData",
@@ -124,8 +124,8 @@ class PrintData(tpk.dataflow.StatefulProxyDataFlow, ProxyDataFlow):
         ```
         Contents of DataFlow (train):
         datapoint 0/1 with 2 components consists of
-          0: ndarray:uint8 of shape (28, 28) in range [0, 255]
-          1: int with value 5
+          0: array of uint8, shape (28, 28), from 0 to 255
+          1: int: 5
         ```
     """
 
@@ -153,27 +153,8 @@ class PrintData(tpk.dataflow.StatefulProxyDataFlow, ProxyDataFlow):
     def _describe(self, datapoint: Any) -> str:
         items = datapoint.items() if isinstance(datapoint, Mapping) else enumerate(datapoint)
         lines = [f"datapoint {self.cnt}/{self.num} with {len(datapoint)} components consists of"]
-        for key, value in items:
-            lines += _described(key, value, 1, self.max_depth, self.max_list)
-        return "\n".join(lines)
-
-
-def _described(key: Any, value: Any, depth: int, max_depth: int, max_list: int) -> list[str]:
-    begin = f"{'  ' * depth}{key}: {type(value).__name__}"
-    if isinstance(value, (list, tuple)):
-        lines, inner = [f"{begin} of len {len(value)}"], "  " * (depth + 1)
-        if depth >= max_depth:
-            return [*lines, f"{inner} ..."] if value else lines
-        for number, item in enumerate(value[:max_list]):
-            lines += _described(number, item, depth + 1, max_depth, max_list)
-        return [*lines, f"{inner}..."] if len(value) > max_list else lines
-    if isinstance(value, np.ndarray):
-        described = f"{begin}:{value.dtype} of shape {value.shape}"
-        if value.size and value.dtype.kind in "biuf":
-            described += f" in range [{value.min()}, {value.max()}]"
-        return [described]
-    is_shown = isinstance(value, (bool, int, float, complex, str, bytes, np.generic))
-    return [f"{begin} with value {value}" if is_shown else begin]
+        lines += [f"{key}: {describe(value, self.max_depth - 1, self.max_list)}" for key, value in items]
+        return "\n".join(lines).replace("\n", "\n  ")
 
 
 class BatchData(tpk.dataflow.BatchData, ProxyDataFlow):
@@ -357,7 +338,15 @@ class RepeatedDataPoint(tpk.dataflow.RepeatedDataPoint, ProxyDataFlow):
         super().__init__(ds, num)
 
 
-class RandomChooseData(DrawsFromRandomState, tpk.dataflow.RandomChooseData, RNGDataFlow):
+class _OfSeveral(CombinedDataFlow):
+    """First base class of flows on top of several flows."""
+
+    def __init__(self, df_lists: Sequence[Any]) -> None:
+        super().__init__(_distinct(df_lists))
+        self.df_lists = self.sources
+
+
+class RandomChooseData(_OfSeveral, DrawsFromRandomState, tpk.dataflow.RandomChooseData, RNGDataFlow):
     """Deliver datapoints from randomly chosen data flows until the chosen one is exhausted.
 
     Args:
@@ -365,8 +354,7 @@ class RandomChooseData(DrawsFromRandomState, tpk.dataflow.RandomChooseData, RNGD
     """
 
     def __init__(self, df_lists: Sequence[Any]) -> None:
-        super().__init__(_distinct(df_lists))
-        self.df_lists = self.sources
+        super().__init__(df_lists)
         self._bounds = (np.cumsum(self.probabilities) / np.sum(self.probabilities)).tolist()
 
     def _choices(self, rng: Any, begin: int) -> Iterator[int]:
@@ -375,52 +363,39 @@ class RandomChooseData(DrawsFromRandomState, tpk.dataflow.RandomChooseData, RNGD
             yield bisect_right(self._bounds, rng.random_sample())
 
 
-class RandomMixData(DrawsFromRandomState, tpk.dataflow.RandomMixData, RNGDataFlow):
+class RandomMixData(_OfSeveral, DrawsFromRandomState, tpk.dataflow.RandomMixData, RNGDataFlow):
     """Interleave several data flows at random; a pass delivers each of their datapoints once.
 
     Args:
         df_lists: data flows, each with a length.
     """
 
-    def __init__(self, df_lists: Sequence[Any]) -> None:
-        super().__init__(_distinct(df_lists))
-        self.df_lists = self.sources
 
-
-class JoinData(tpk.dataflow.JoinData, DataFlow):
+class JoinData(_OfSeveral, tpk.dataflow.JoinData, DataFlow):
     """Join one datapoint of each data flow by concatenating their components, until one flow is exhausted.
 
     Args:
         df_lists: data flows: all of lists, or all of dicts. A flow that occurs several times is iterated separately.
     """
 
-    def __init__(self, df_lists: Sequence[Any]) -> None:
-        super().__init__(_distinct(df_lists))
-        self.df_lists = self.sources
 
-
-class ConcatData(tpk.dataflow.ConcatData, DataFlow):
+class ConcatData(_OfSeveral, tpk.dataflow.ConcatData, DataFlow):
     """Concatenate data flows.
 
     Args:
         df_lists: data flows.
     """
 
-    def __init__(self, df_lists: Sequence[Any]) -> None:
-        super().__init__(_distinct(df_lists))
-        self.df_lists = self.sources
-
 
 def _distinct(flows: Sequence[Any]) -> list[Any]:
     """Return the flows; wrap them to track their positions separately if two of them share a flow."""
-    flows = list(flows)
     bare = [flow[0] if isinstance(flow, tuple) else flow for flow in flows]
     try:
-        tpk.dataflow.ConcatData(bare)
+        check_distinct(bare, "")
     except ConfigError:
-        counted = [_Counted(flow) if isinstance(flow, Iterable) else flow for flow in bare]
+        counted = map(_Counted, bare)
         return [(one, *flow[1:]) if isinstance(flow, tuple) else one for one, flow in zip(counted, flows, strict=True)]
-    return flows
+    return list(flows)
 
 
 class _Counted(DataFlow):
@@ -442,7 +417,7 @@ class _Counted(DataFlow):
         self.flow.reset_state()
 
 
-class LocallyShuffleData(tpk.dataflow.StatefulProxyDataFlow, ProxyDataFlow, RNGDataFlow):
+class LocallyShuffleData(DrawsFromRandomState, tpk.dataflow.StatefulProxyDataFlow, ProxyDataFlow, RNGDataFlow):
     """Shuffle within a buffer: each new datapoint replaces the oldest one, which is delivered. It never ends.
 
     A resumed run continues after the datapoints that were read into the buffer; those in the buffer are lost.
@@ -468,30 +443,20 @@ class LocallyShuffleData(tpk.dataflow.StatefulProxyDataFlow, ProxyDataFlow, RNGD
         self.buffer_size = buffer_size
         self.num_reuse = num_reuse
         self.shuffle_interval = shuffle_interval or max(buffer_size // 3, 1)
-        self._loaded: Any = None
 
     def __len__(self) -> int:
         return len(self.ds) * self.num_reuse
 
-    def reset_state(self) -> None:
-        """Reseed the random numbers and reset the data flow."""
-        self.rng = get_rng(self)
-        self.ds.reset_state()
-
     def __iter__(self) -> Iterator[Any]:
-        goes_on = self._loaded is not None
         self.begin()
-        if self.rng is None:
-            self.rng = get_rng(self)
-        if goes_on:
-            set_random_state(self.rng, self._loaded)
-            self._loaded = None
+        if self._loaded is not None:
             logger.info("LocallyShuffleData goes on with an empty buffer, which it fills anew")
+        rng = self.epoch_rng()
         buffer: deque[Any] = deque()
         for number, datapoint in enumerate(self._endless(), 1):
             if number % self.shuffle_interval == 0:
                 shuffled = list(buffer)
-                self.rng.shuffle(shuffled)
+                rng.shuffle(shuffled)
                 buffer = deque(shuffled)
             for _ in range(self.num_reuse):
                 if len(buffer) == self.buffer_size:
@@ -505,16 +470,6 @@ class LocallyShuffleData(tpk.dataflow.StatefulProxyDataFlow, ProxyDataFlow, RNGD
                 yield copy_arrays(datapoint) if refills else datapoint
             if not self.upstream.delivered:
                 raise InputError(f"LocallyShuffleData: a pass of {type(self.flow).__name__} has no datapoint")
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the position of the wrapped data flow and the random state."""
-        drawn = random_state(self.rng) if self._loaded is None and self.rng is not None else self._loaded
-        return {**super().state_dict(), "rng": drawn}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Make the next iteration continue from there."""
-        super().load_state_dict(state)
-        self._loaded = state["rng"]
 
 
 class CacheData(DrawsFromRandomState, tpk.dataflow.CacheData, ProxyDataFlow):

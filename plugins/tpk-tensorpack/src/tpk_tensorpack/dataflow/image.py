@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -70,31 +70,17 @@ class ImageFromFile(RNGDataFlow):
         return image[:, :, np.newaxis] if image.ndim == 2 else cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
 
 
-class _Failures:
-    """Counts and drops the datapoints that fail."""
-
-    def __init__(self, owner: str) -> None:
-        self._owner = owner
-        self._count = 0
-
-    def skip(self) -> None:
-        """Drop the datapoint; log the traceback of the first nine failures and of every hundredth."""
-        self._count += 1
-        if self._count < 10 or self._count % 100 == 0:
-            logger.exception(
-                "%s: %d datapoints could not be augmented so far, and were left out; the last one",
-                self._owner,
-                self._count,
-            )
-
-
 class _Augmenting(MapData):
     """Base class of flows that augment images; resets their augmentors."""
 
     def __init__(self, ds: Iterable[Any], augmentors: Any, copy: bool, catch_exceptions: bool, *options: Any) -> None:
-        self.augs = _as_list(type(self).__name__, augmentors)
+        if not isinstance(augmentors, AugmentorList):
+            check_augmentors(type(self).__name__, augmentors)
+            augmentors = AugmentorList(augmentors)
+        self.augs = augmentors
         self._copy = copy
-        super().__init__(ds, _caught(self, self._aug_mapper, catch_exceptions), *options)
+        self._failures = 0
+        super().__init__(ds, self._augment_or_skip if catch_exceptions else self._aug_mapper, *options)
 
     def reset_state(self) -> None:
         """Reset the data flow and reseed the random numbers."""
@@ -103,7 +89,39 @@ class _Augmenting(MapData):
 
     @abstractmethod
     def _aug_mapper(self, what: Any) -> Any:
-        """Return the object to augment: a component or a datapoint."""
+        """Augment a component or a datapoint."""
+
+    def _augment_or_skip(self, what: Any) -> Any:
+        try:
+            return self._aug_mapper(what)
+        except Exception:  # the user asked for it
+            self._failures += 1
+            if self._failures < 10 or self._failures % 100 == 0:
+                logger.exception(
+                    "%s: %d datapoints could not be augmented so far, and were left out; the last one",
+                    type(self).__name__,
+                    self._failures,
+                )
+            return None
+
+    def _image(self, image: Any) -> Any:
+        if not isinstance(image, np.ndarray) or image.ndim not in (2, 3):
+            what = f"shape {image.shape}" if isinstance(image, np.ndarray) else type(image).__name__
+            raise CheckError(
+                f"{type(self).__name__} got {what} instead of an image; expected an array of shape [height, width] or "
+                "[height, width, channels]. Is its index right?"
+            )
+        return image.copy() if self._copy else image
+
+    def _coordinates(self, coords: Any) -> Any:
+        is_array = isinstance(coords, np.ndarray)
+        if not is_array or coords.ndim != 2 or coords.shape[1] != 2 or not np.issubdtype(coords.dtype, np.floating):
+            what = f"{coords.dtype} of shape {coords.shape}" if is_array else type(coords).__name__
+            raise CheckError(
+                f"{type(self).__name__} got {what} instead of coordinates; expected floating-point numbers of shape "
+                "[n, 2]"
+            )
+        return coords.copy() if self._copy else coords
 
 
 class AugmentImageComponent(_Augmenting, MapDataComponent):
@@ -131,7 +149,7 @@ class AugmentImageComponent(_Augmenting, MapDataComponent):
         super().__init__(ds, augmentors, copy, catch_exceptions, index)
 
     def _aug_mapper(self, image: Any) -> Any:
-        return self.augs.augment(_image(self, image, self._copy))
+        return self.augs.augment(self._image(image))
 
 
 class AugmentImageComponents(_Augmenting):
@@ -168,12 +186,12 @@ class AugmentImageComponents(_Augmenting):
 
     def _aug_mapper(self, dp: Any) -> Any:
         augmented = dict(dp) if isinstance(dp, dict) else list(dp)
-        images = [_image(self, dp[index], self._copy) for index in self._index]
+        images = [self._image(dp[index]) for index in self._index]
         transform = self.augs.get_transform(images[0])
         for index, image in zip(self._index, images, strict=True):
             augmented[index] = transform.apply_image(image)
         for index in self._coords_index:
-            augmented[index] = transform.apply_coords(_coordinates(self, dp[index], self._copy))
+            augmented[index] = transform.apply_coords(self._coordinates(dp[index]))
         return augmented
 
 
@@ -202,46 +220,3 @@ class AugmentImageCoordinates(AugmentImageComponents):
         catch_exceptions: bool = False,
     ) -> None:
         super().__init__(ds, augmentors, (img_index,), (coords_index,), copy, catch_exceptions)
-
-
-def _as_list(owner: str, augmentors: Any) -> AugmentorList:
-    if isinstance(augmentors, AugmentorList):
-        return augmentors
-    check_augmentors(owner, augmentors)
-    return AugmentorList(augmentors)
-
-
-def _caught(owner: Any, function: Callable[[Any], Any], is_caught: bool) -> Callable[[Any], Any]:
-    """Return the function, or a wrapper that returns None on failure, so that the datapoint is dropped."""
-    if not is_caught:
-        return function
-    failures = _Failures(type(owner).__name__)
-
-    def augment(what: Any) -> Any:
-        try:
-            return function(what)
-        except Exception:  # the user asked for it
-            failures.skip()
-            return None
-
-    return augment
-
-
-def _image(owner: Any, image: Any, is_copied: bool) -> Any:
-    if not isinstance(image, np.ndarray) or image.ndim not in (2, 3):
-        what = f"shape {image.shape}" if isinstance(image, np.ndarray) else type(image).__name__
-        raise CheckError(
-            f"{type(owner).__name__} got {what} instead of an image; expected an array of shape [height, width] or "
-            "[height, width, channels]. Is its index right?"
-        )
-    return image.copy() if is_copied else image
-
-
-def _coordinates(owner: Any, coords: Any, is_copied: bool) -> Any:
-    is_array = isinstance(coords, np.ndarray)
-    if not is_array or coords.ndim != 2 or coords.shape[1] != 2 or not np.issubdtype(coords.dtype, np.floating):
-        what = f"{coords.dtype} of shape {coords.shape}" if is_array else type(coords).__name__
-        raise CheckError(
-            f"{type(owner).__name__} got {what} instead of coordinates; expected floating-point numbers of shape [n, 2]"
-        )
-    return coords.copy() if is_copied else coords

@@ -13,7 +13,6 @@ works with `tf.gradients`, which optimizers use in graph mode.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -23,13 +22,12 @@ import tensorflow as tf
 
 from tpk.errors import TowerError
 from tpk.graph.determinism import sum_in_order
+from tpk.graph.scopes import graph_records
 from tpk.tf_internals import control_flow_context, replace_input
 
 _current: ContextVar[tuple[CrossTowerSums, int] | None] = ContextVar("tpk_cross_tower_sums", default=None)
 
-# Exported graphs leave out a collection whose key is not a string.
-_SUMS_OF_GRAPH = ("__tpk_cross_tower_sums",)
-
+_RECORDS = "cross_tower_sums"
 _GRADIENT = "TpkSumAcrossTowers"
 
 
@@ -72,6 +70,13 @@ class CrossTowerSums:
         total: the number of towers in this process.
         sum_over_processes: adds the sum of a tensor over all processes to the graph; None for one process.
 
+    Attributes:
+        total: the number of towers in this process.
+        sum_over_processes: as given.
+        graph: the graph of the towers.
+        sums: the sums, in the order in which each tower asks for them.
+        by_op: the sum and the tower of each op that is such a sum, by the name of the op.
+
     Example:
         ```python
         sums = CrossTowerSums(total=2)
@@ -87,9 +92,8 @@ class CrossTowerSums:
         self.sum_over_processes = sum_over_processes
         self.graph = tf.compat.v1.get_default_graph()
         self.sums: list[_Sum] = []
-        self._asked: Counter[int] = Counter()
-        self._by_op: dict[str, tuple[_Sum, int]] = {}
-        self.graph.get_collection_ref(_SUMS_OF_GRAPH).append(self)
+        self.by_op: dict[str, tuple[_Sum, int]] = {}
+        graph_records(self.graph, _RECORDS).append(self)
 
     @contextmanager
     def tower(self, index: int) -> Iterator[None]:
@@ -103,19 +107,8 @@ class CrossTowerSums:
 
     def take_part(self, tower: int, tensor: Any, name: str) -> Any:
         """Return the next sum of `tower`: the first that it asks for, the second, and so on."""
-        place = self._asked[tower]
-        self._asked[tower] += 1
-        if place == len(self.sums):
-            self.sums.append(_Sum(self, name, f"{self.graph.get_name_scope()}/{name}".lstrip("/")))
-        return self.sums[place].take_part(tower, tensor)
-
-    def remember(self, op: Any, of_sum: _Sum, tower: int) -> None:
-        """Remember that `op` is a sum in `tower`."""
-        self._by_op[op.name] = (of_sum, tower)
-
-    def find(self, op: Any) -> tuple[_Sum, int] | None:
-        """Return the sum and the tower of `op`, or None if it is not one of these sums."""
-        return self._by_op.get(op.name)
+        full_name = f"{self.graph.get_name_scope()}/{name}".lstrip("/")
+        return _next(self.sums, tower, _Sum(self, name, full_name)).take_part(tower, tensor)
 
 
 class _Sum:
@@ -125,18 +118,12 @@ class _Sum:
         self.name = name
         self._scope = scope
         self._of = of
-        self._ops: dict[int, Any] = {}
-        self._differentiated: Counter[int] = Counter()
+        self.ops: dict[int, Any] = {}
         self.gradients: list[_Sum] = []
 
     @property
-    def towers(self) -> list[int]:
-        """The towers that have asked for the sum, in order."""
-        return sorted(self._ops)
-
-    @property
     def is_complete(self) -> bool:
-        return len(self._ops) == self._of.total
+        return len(self.ops) == self._of.total
 
     def take_part(self, tower: int, tensor: Any) -> Any:
         self._check(tower, tensor)
@@ -145,22 +132,19 @@ class _Sum:
             # If it is never replaced, running it is an error with its name.
             awaited = tf.compat.v1.placeholder(tensor.dtype, tensor.shape, name="needs_every_tower")
             total, _ = tf.identity_n([awaited, tensor])
-        self._ops[tower] = total.op
-        self._of.remember(total.op, self, tower)
+        self.ops[tower] = total.op
+        self._of.by_op[total.op.name] = (self, tower)
         if self.is_complete:
             self._join()
         return total
 
     def gradient(self, tower: int, upstream: Any) -> Any:
         """Return the gradient with respect to the tensor of `tower`, given the gradient with respect to the sum."""
-        place = self._differentiated[tower]
-        self._differentiated[tower] += 1
-        if place == len(self.gradients):
-            self.gradients.append(_Sum(self._of, f"{self._scope}/gradient", f"{self.name}/gradient"))
-        return self.gradients[place].take_part(tower, tf.convert_to_tensor(upstream))
+        new = _Sum(self._of, f"{self._scope}/gradient", f"{self.name}/gradient")
+        return _next(self.gradients, tower, new).take_part(tower, tf.convert_to_tensor(upstream))
 
     def _join(self) -> None:
-        ops = [self._ops[tower] for tower in self.towers]
+        ops = [op for _, op in sorted(self.ops.items())]
         with tf.name_scope(self._scope), tf.control_dependencies(None):
             total = sum_in_order([op.inputs[1] for op in ops])
             if self._of.sum_over_processes is not None:
@@ -176,7 +160,7 @@ class _Sum:
                 f"{self.name!r} cannot be summed across towers inside of a tf.cond, a tf.while_loop or a tf.function. "
                 "Move it outside."
             )
-        for other, op in self._ops.items():
+        for other, op in self.ops.items():
             theirs = op.inputs[1]
             if tensor.dtype != theirs.dtype or not tensor.shape.is_compatible_with(theirs.shape):
                 raise TowerError(
@@ -186,11 +170,18 @@ class _Sum:
                 )
 
 
+def _next(sums: list[_Sum], tower: int, new: _Sum) -> _Sum:
+    """Return the first of `sums` that `tower` has not asked for; the first tower adds a new one."""
+    asked = next((each for each in sums if tower not in each.ops), None)
+    if asked is None:
+        sums.append(new)
+    return asked or new
+
+
 def _gradient(op: Any, upstream: Any, _: Any) -> list[Any]:
-    for sums in op.graph.get_collection(_SUMS_OF_GRAPH):
-        found = sums.find(op)
-        if found is not None:
-            of_sum, tower = found
+    for sums in graph_records(op.graph, _RECORDS):
+        if op.name in sums.by_op:
+            of_sum, tower = sums.by_op[op.name]
             return [None, of_sum.gradient(tower, upstream)]
     raise TowerError(
         f"{op.name!r} has no gradient: it is a sum across towers that were built in another graph. Build the towers in "
@@ -207,15 +198,15 @@ def check_sums_are_complete() -> None:
     Raises:
         TowerError: if not; it names the sum.
     """
-    for sums in _sums_of_graph():
+    for sums in graph_records(tf.compat.v1.get_default_graph(), _RECORDS):
         pending = list(sums.sums)
         while pending:
             one = pending.pop(0)
             if not one.is_complete:
+                towers = ", ".join(map(str, sorted(one.ops)))
                 raise TowerError(
-                    f"{one.name!r} is summed across {sums.total} towers, but built only in tower "
-                    f"{', '.join(map(str, one.towers))}. A tower function must build the same model, and take the same "
-                    "gradients, in each tower."
+                    f"{one.name!r} is summed across {sums.total} towers, but built only in tower {towers}. A tower "
+                    "function must build the same model, and take the same gradients, in each tower."
                 )
             pending += one.gradients
 
@@ -229,14 +220,9 @@ def check_nothing_is_summed(strategy: str) -> None:
     Raises:
         TowerError: if there is a sum across towers; it names the first one.
     """
-    names = [one.name for sums in _sums_of_graph() for one in sums.sums]
+    names = [one.name for sums in graph_records(tf.compat.v1.get_default_graph(), _RECORDS) for one in sums.sums]
     if names:
         raise TowerError(
             f"{names[0]!r} is summed across towers, but the towers of strategy {strategy!r} do not run together. Leave "
             "out sync=True, or use strategy 'replicated' or 'parameter_server'."
         )
-
-
-def _sums_of_graph() -> list[CrossTowerSums]:
-    found: list[CrossTowerSums] = tf.compat.v1.get_collection(_SUMS_OF_GRAPH)
-    return found

@@ -39,7 +39,7 @@ BUDGETS = {
     "dataflow": 3545,
     "graph": 2510,
     "input_source": 1590,
-    "layers": 1770,
+    "layers": 1730,
     "monitors": 995,
     "plugin": 1485,
     "predict": 1100,

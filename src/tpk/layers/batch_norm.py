@@ -8,6 +8,7 @@ import attrs
 import tensorflow as tf
 
 from tpk.layers.cross_tower import sum_across_towers
+from tpk.layers.geometry import SpatialLayout
 from tpk.layers.layer_scope import HALF_PRECISION, TrainingFlag
 
 _Moments = tuple[Any, Any, Any]
@@ -49,8 +50,7 @@ class BatchNorm:
         dtype, shape = self.moving_mean.dtype.base_dtype, self.moving_mean.shape
         beta = tf.constant(0.0, dtype, shape) if self.beta is None else self.beta
         gamma = tf.constant(1.0, dtype, shape) if self.gamma is None else self.gamma
-
-        data_format = _tensor_format(inputs.shape.rank, self.axes[0])
+        layout = SpatialLayout(channels_first=self.axes == [1], spatial_rank=inputs.shape.rank - 2)
 
         def kernel(is_training: bool) -> Any:
             return tf.compat.v1.nn.fused_batch_norm(
@@ -60,7 +60,7 @@ class BatchNorm:
                 mean=self.moving_mean,
                 variance=self.moving_variance,
                 epsilon=self.epsilon,
-                data_format=data_format,
+                data_format=layout.tensor_format,
                 is_training=is_training,
             )
 
@@ -170,8 +170,3 @@ def _move_average(average: Any, value: Any, momentum: Any) -> Any:
         decay = tf.cast(tf.convert_to_tensor(1.0 - momentum, name="decay"), dtype)
         change = (average - tf.cast(value, dtype)) * decay
         return tf.compat.v1.assign_sub(average, change, name=scope)
-
-
-def _tensor_format(rank: int, feature_axis: int) -> str:
-    spatial = "HW" if rank == 4 else "DHW"
-    return f"NC{spatial}" if feature_axis == 1 else f"N{spatial}C"

@@ -14,6 +14,7 @@ _TRANSPOSED = {1: tf.nn.conv1d_transpose, 2: tf.nn.conv2d_transpose, 3: tf.nn.co
 
 
 def _convolution(
+    kind: str,
     spatial_rank: int,
     inputs: Any,
     filters: int,
@@ -35,7 +36,7 @@ def _convolution(
     name: Any = None,
     reuse: Any = None,
 ) -> Any:
-    with open_layer(f"conv{spatial_rank}d", inputs, name, reuse) as layer:
+    with open_layer(kind, inputs, name, reuse) as layer:
         is_sequence = spatial_rank == 1
         geometry = ConvolutionGeometry.of(
             layer, spatial_rank, kernel_size, strides, padding, data_format, dilation_rate, may_be_causal=is_sequence
@@ -44,7 +45,7 @@ def _convolution(
         require_window_fits(layer, geometry.layout, geometry.window, geometry.padding)
         shape = [*geometry.kernel_size, geometry.channels, filters]
         kernel = layer.variable("kernel", shape, kernel_initializer, kernel_regularizer, kernel_constraint, trainable)
-        bias = layer.bias(filters, use_bias, bias_initializer, bias_regularizer, bias_constraint, trainable)
+        bias = layer.bias(filters, use_bias, (bias_initializer, bias_regularizer, bias_constraint), trainable)
         inputs, geometry = geometry.padded_causally(layer.inputs)
         outputs = tf.nn.convolution(
             inputs,
@@ -61,6 +62,7 @@ def _convolution(
 
 
 def _transposed_convolution(
+    kind: str,
     spatial_rank: int,
     inputs: Any,
     filters: int,
@@ -81,12 +83,12 @@ def _transposed_convolution(
     name: Any = None,
     reuse: Any = None,
 ) -> Any:
-    with open_layer(f"conv{spatial_rank}d_transpose", inputs, name, reuse) as layer:
+    with open_layer(kind, inputs, name, reuse) as layer:
         geometry = ConvolutionGeometry.of(layer, spatial_rank, kernel_size, strides, padding, data_format)
         filters = layer.count_of("filters", filters)
         shape = [*geometry.kernel_size, filters, geometry.channels]
         kernel = layer.variable("kernel", shape, kernel_initializer, kernel_regularizer, kernel_constraint, trainable)
-        bias = layer.bias(filters, use_bias, bias_initializer, bias_regularizer, bias_constraint, trainable)
+        bias = layer.bias(filters, use_bias, (bias_initializer, bias_regularizer, bias_constraint), trainable)
         outputs = _convolve_transposed(layer.inputs, kernel, geometry, filters)
         return layer.finish(outputs, activation, activity_regularizer, bias, geometry.layout.tensor_format)
 
@@ -114,7 +116,7 @@ def _convolve_transposed(inputs: Any, kernel: Any, geometry: ConvolutionGeometry
         padding=geometry.padding,
         data_format=layout.tensor_format,
     )
-    outputs.set_shape(geometry.transposed_output_shape(inputs, filters))
+    outputs.set_shape(layout.arrange(static[0], geometry.transposed_sizes(layout.spatial_sizes(inputs)), filters))
     return outputs
 
 

@@ -67,7 +67,7 @@ def dense(
         last_axis = layer.known_rank(2, "(batch, ..., features)") - 1
         shape = [layer.known_size(last_axis, "features"), units]
         kernel = layer.variable("kernel", shape, kernel_initializer, kernel_regularizer, kernel_constraint, trainable)
-        bias = layer.bias(units, use_bias, bias_initializer, bias_regularizer, bias_constraint, trainable)
+        bias = layer.bias(units, use_bias, (bias_initializer, bias_regularizer, bias_constraint), trainable)
         if last_axis == 1:
             outputs = tf.matmul(layer.inputs, kernel)
         else:

@@ -155,11 +155,6 @@ class ConvolutionGeometry:
             sizes.append(None if size is None else -(-(size - missing) // stride))
         return self.layout.arrange(inputs.shape.as_list()[0], sizes, filters)
 
-    def transposed_output_shape(self, inputs: Any, filters: int) -> list[int | None]:
-        """Return the static shape of the outputs of the transposed convolution."""
-        sizes = self.transposed_sizes(self.layout.spatial_sizes(inputs))
-        return self.layout.arrange(inputs.shape.as_list()[0], sizes, filters)
-
     def transposed_sizes(self, sizes: Sequence[Any]) -> list[Any]:
         """Return the spatial sizes of the outputs of the transposed convolution for inputs of these sizes."""
         outputs: list[Any] = []

@@ -38,21 +38,22 @@ ONES = tf.compat.v1.ones_initializer()
 
 
 def of_rank(
-    layer: Callable[Concatenate[int, _Arguments], _Result], spatial_rank: int
+    layer: Callable[Concatenate[str, int, _Arguments], _Result], spatial_rank: int
 ) -> Callable[[Callable[[], None]], Callable[_Arguments, _Result]]:
     """Make a decorated function, which has only a name and a docstring, the layer of one spatial rank.
 
     Args:
-        layer: the layer for all ranks; its first argument is the number of spatial axes.
+        layer: the layer for all ranks; its first arguments are its kind, which is the name of the decorated function,
+            and the number of spatial axes.
         spatial_rank: the number of spatial axes.
     """
     signature = inspect.signature(layer)
-    signature = signature.replace(parameters=list(signature.parameters.values())[1:])
+    signature = signature.replace(parameters=list(signature.parameters.values())[2:])
 
     def decorate(documented: Callable[[], None]) -> Callable[_Arguments, _Result]:
         @functools.wraps(documented)
         def layer_of_rank(*args: _Arguments.args, **options: _Arguments.kwargs) -> _Result:
-            return layer(spatial_rank, *args, **options)
+            return layer(documented.__name__, spatial_rank, *args, **options)
 
         vars(layer_of_rank)["__signature__"] = signature
         return layer_of_rank
@@ -181,17 +182,9 @@ class LayerScope:
                     _collect_loss(loss)
         return variable
 
-    def bias(
-        self,
-        size: int,
-        use_bias: bool,
-        initializer: Any,
-        regularizer: Function | None,
-        constraint: Function | None,
-        trainable: bool,
-    ) -> Any | None:
+    def bias(self, size: int, use_bias: bool, options: VariableOptions, trainable: bool) -> Any | None:
         """Create or get the variable ``bias``; return None if `use_bias` is false."""
-        return self.variable("bias", [size], initializer, regularizer, constraint, trainable) if use_bias else None
+        return self.variable("bias", [size], *options, trainable) if use_bias else None
 
     @property
     def work_dtype(self) -> Any:

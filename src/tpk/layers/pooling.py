@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -11,8 +10,18 @@ import tensorflow as tf
 from tpk.layers.geometry import SpatialLayout, require_window_fits
 from tpk.layers.layer_scope import LayerScope, Sizes, of_rank, open_layer
 
+_POOL_OPS = {
+    "max_pooling1d": tf.compat.v1.nn.max_pool,
+    "max_pooling2d": tf.compat.v1.nn.max_pool,
+    "max_pooling3d": tf.compat.v1.nn.max_pool3d,
+    "average_pooling1d": tf.compat.v1.nn.avg_pool,
+    "average_pooling2d": tf.compat.v1.nn.avg_pool,
+    "average_pooling3d": tf.compat.v1.nn.avg_pool3d,
+}
 
-def _max_pooling(
+
+def _pooling(
+    kind: str,
     spatial_rank: int,
     inputs: Any,
     pool_size: Sizes,
@@ -21,61 +30,34 @@ def _max_pooling(
     data_format: str = "channels_last",
     name: str | None = None,
 ) -> Any:
-    pool = tf.compat.v1.nn.max_pool3d if spatial_rank == 3 else tf.compat.v1.nn.max_pool
-    with open_layer(f"max_pooling{spatial_rank}d", inputs, default_name=name) as layer:
-        return _pool(layer, pool, spatial_rank, pool_size, strides, padding, data_format)
+    with open_layer(kind, inputs, default_name=name) as layer:
+        layout = SpatialLayout.of_inputs(layer, data_format, spatial_rank)
+        padding = layer.one_of("padding", padding, ("valid", "same")).upper()
+        window = layer.sizes_of("pool_size", pool_size, spatial_rank)
+        stride = layer.sizes_of("strides", strides, spatial_rank)
+        require_window_fits(layer, layout, window, padding)
+        values = layer.inputs
+        if spatial_rank == 1:
+            # A sequence is pooled as an image of width 1.
+            layout = attrs.evolve(layout, spatial_rank=2)
+            values, window, stride = tf.expand_dims(values, layout.spatial_axes[1]), (*window, 1), (*stride, 1)
+        computed = layout
+        if spatial_rank != 2:
+            # With channels first, TensorFlow pools volumes on no device, and images on GPUs only.
+            computed, values = attrs.evolve(layout, channels_first=False), layout.to_channels_last(values)
+        outputs = _POOL_OPS[kind](
+            values,
+            computed.arrange(1, window, 1),
+            computed.arrange(1, stride, 1),
+            padding,
+            data_format=computed.tensor_format,
+        )
+        if spatial_rank != 2:
+            outputs = layout.from_channels_last(outputs)
+        return tf.squeeze(outputs, [layout.spatial_axes[1]]) if spatial_rank == 1 else outputs
 
 
-def _average_pooling(
-    spatial_rank: int,
-    inputs: Any,
-    pool_size: Sizes,
-    strides: Sizes,
-    padding: str = "valid",
-    data_format: str = "channels_last",
-    name: str | None = None,
-) -> Any:
-    pool = tf.compat.v1.nn.avg_pool3d if spatial_rank == 3 else tf.compat.v1.nn.avg_pool
-    with open_layer(f"average_pooling{spatial_rank}d", inputs, default_name=name) as layer:
-        return _pool(layer, pool, spatial_rank, pool_size, strides, padding, data_format)
-
-
-def _pool(
-    layer: LayerScope,
-    pool: Callable[..., Any],
-    spatial_rank: int,
-    pool_size: Sizes,
-    strides: Sizes,
-    padding: str,
-    data_format: str,
-) -> Any:
-    layout = SpatialLayout.of_inputs(layer, data_format, spatial_rank)
-    padding = layer.one_of("padding", padding, ("valid", "same")).upper()
-    window = layer.sizes_of("pool_size", pool_size, spatial_rank)
-    stride = layer.sizes_of("strides", strides, spatial_rank)
-    require_window_fits(layer, layout, window, padding)
-    values = layer.inputs
-    if spatial_rank == 1:
-        # A sequence is pooled as an image of width 1.
-        layout = attrs.evolve(layout, spatial_rank=2)
-        values, window, stride = tf.expand_dims(values, layout.spatial_axes[1]), (*window, 1), (*stride, 1)
-    computed = layout
-    if spatial_rank != 2:
-        # With channels first, TensorFlow pools volumes on no device, and images on GPUs only.
-        computed, values = attrs.evolve(layout, channels_first=False), layout.to_channels_last(values)
-    outputs = pool(
-        values,
-        computed.arrange(1, window, 1),
-        computed.arrange(1, stride, 1),
-        padding,
-        data_format=computed.tensor_format,
-    )
-    if spatial_rank != 2:
-        outputs = layout.from_channels_last(outputs)
-    return tf.squeeze(outputs, [layout.spatial_axes[1]]) if spatial_rank == 1 else outputs
-
-
-@of_rank(_max_pooling, 1)
+@of_rank(_pooling, 1)
 def max_pooling1d() -> None:
     """Return the maximum of each window of sequences.
 
@@ -89,7 +71,7 @@ def max_pooling1d() -> None:
     """
 
 
-@of_rank(_max_pooling, 2)
+@of_rank(_pooling, 2)
 def max_pooling2d() -> None:
     """Return the maximum of each window of images.
 
@@ -115,7 +97,7 @@ def max_pooling2d() -> None:
     """
 
 
-@of_rank(_max_pooling, 3)
+@of_rank(_pooling, 3)
 def max_pooling3d() -> None:
     """Return the maximum of each window of volumes.
 
@@ -130,7 +112,7 @@ def max_pooling3d() -> None:
     """
 
 
-@of_rank(_average_pooling, 1)
+@of_rank(_pooling, 1)
 def average_pooling1d() -> None:
     """Return the mean of each window of sequences, without the padding.
 
@@ -138,7 +120,7 @@ def average_pooling1d() -> None:
     """
 
 
-@of_rank(_average_pooling, 2)
+@of_rank(_pooling, 2)
 def average_pooling2d() -> None:
     """Return the mean of each window of images, without the padding.
 
@@ -146,7 +128,7 @@ def average_pooling2d() -> None:
     """
 
 
-@of_rank(_average_pooling, 3)
+@of_rank(_pooling, 3)
 def average_pooling3d() -> None:
     """Return the mean of each window of volumes, without the padding.
 

@@ -58,7 +58,7 @@ def depthwise_conv2d(
         depthwise_kernel = layer.variable(
             "depthwise_kernel", shape, depthwise_initializer, depthwise_regularizer, depthwise_constraint, trainable
         )
-        bias = layer.bias(filters, use_bias, bias_initializer, bias_regularizer, bias_constraint, trainable)
+        bias = layer.bias(filters, use_bias, (bias_initializer, bias_regularizer, bias_constraint), trainable)
         outputs = tf.nn.depthwise_conv2d(
             layer.inputs,
             depthwise_kernel,
@@ -72,6 +72,7 @@ def depthwise_conv2d(
 
 
 def _separable_convolution(
+    kind: str,
     spatial_rank: int,
     inputs: Any,
     filters: int,
@@ -97,7 +98,7 @@ def _separable_convolution(
     name: Any = None,
     reuse: Any = None,
 ) -> Any:
-    with open_layer(f"separable_conv{spatial_rank}d", inputs, name, reuse) as layer:
+    with open_layer(kind, inputs, name, reuse) as layer:
         is_sequence = spatial_rank == 1
         geometry = ConvolutionGeometry.of(
             layer, spatial_rank, kernel_size, strides, padding, data_format, dilation_rate, may_be_causal=is_sequence
@@ -113,7 +114,7 @@ def _separable_convolution(
         pointwise_kernel = layer.variable(
             "pointwise_kernel", shape, pointwise_initializer, pointwise_regularizer, pointwise_constraint, trainable
         )
-        bias = layer.bias(filters, use_bias, bias_initializer, bias_regularizer, bias_constraint, trainable)
+        bias = layer.bias(filters, use_bias, (bias_initializer, bias_regularizer, bias_constraint), trainable)
         inputs, geometry = geometry.padded_causally(layer.inputs)
         layout, strides, dilation_rate = geometry.layout, geometry.strides, geometry.dilation_rate
         height_axis = layout.spatial_axes[0]

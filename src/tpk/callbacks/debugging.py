@@ -11,18 +11,14 @@ import signal
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tpk.callbacks.inference.runner import InferenceRunner
 from tpk.callbacks.processes import handle_interrupts
 from tpk.callbacks.triggers import Every, PeriodicTrigger, TimedCallback, innermost
 from tpk.checks import check_at_least, check_one_of
 from tpk.errors import ConfigError, StopTraining
-from tpk.plugin import Callback, hookimpl, order_of
+from tpk.plugin import Callback, RunOptions, TrainerProtocol, hookimpl, order_of
 from tpk.plugin.creation import import_optional
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import RunOptions, TrainerProtocol
 
 logger = logging.getLogger(__name__)
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.plugin import Callback
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
+from tpk.plugin import Callback, TrainerProtocol
 
 logger = logging.getLogger(__name__)
 

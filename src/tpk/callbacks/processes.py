@@ -12,17 +12,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from multiprocessing.process import BaseProcess
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
 from tpk.checks import check_positive
 from tpk.errors import ConfigError, TrainerStateError
 from tpk.input_source.hang_watcher import ends_in_time
-from tpk.plugin import Callback, hookimpl
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
+from tpk.plugin import Callback, TrainerProtocol, hookimpl
 
 logger = logging.getLogger(__name__)
 

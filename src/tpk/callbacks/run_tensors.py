@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import tensorflow as tf
@@ -11,10 +11,8 @@ import tensorflow as tf
 from tpk.errors import ConfigError, TowerError, TpkError
 from tpk.graph.gradients import gradient_ops_by_cost
 from tpk.graph.steps import FetchDependencies
+from tpk.plugin import TrainerProtocol
 from tpk.text import nearest
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
 
 
 def find_tensor(trainer: TrainerProtocol, name: str) -> Any:

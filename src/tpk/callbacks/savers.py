@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tpk.callbacks.statistics.followed import Statistic, StatisticFollower
 from tpk.callbacks.triggers import Every, TimedCallback
@@ -18,11 +18,8 @@ from tpk.checkpoint.variables import VariableWriter, take_snapshot
 from tpk.checks import check_at_least, check_flags, check_not_negative, check_one_of
 from tpk.errors import CheckpointError, ConfigError
 from tpk.graph.variables import by_name, saveable_variables
-from tpk.plugin import Callback, hookimpl
+from tpk.plugin import Callback, TrainerProtocol, hookimpl
 from tpk.tower.keras.model import KerasModel, check_weight_file
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 

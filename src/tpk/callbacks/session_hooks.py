@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import tensorflow as tf
 
 from tpk.errors import HookError, StopTraining
 from tpk.graph.steps import get_global_step_var
-from tpk.plugin import Callback, hookimpl
+from tpk.plugin import Callback, TrainerProtocol, hookimpl
 from tpk.plugin.callback import HOOK_ARGUMENTS
 from tpk.plugin.spec import taken_arguments, taking_all
 from tpk.tf_internals import lacks_saver
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
 
 SessionRunHook = tf.compat.v1.train.SessionRunHook
 SessionRunArgs = tf.compat.v1.train.SessionRunArgs

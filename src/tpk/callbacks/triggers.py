@@ -6,20 +6,17 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
 from tpk.checks import check_at_least, check_positive
 from tpk.errors import ConfigError, HookError, PluginError
-from tpk.plugin import hookimpl, order_of
+from tpk.plugin import RunOptions, TrainerProtocol, hookimpl, order_of
 from tpk.plugin.callback import HOOK_ARGUMENTS, HOOK_NAMES, Callback, trigger_of
 from tpk.plugin.catalog import get_catalog
 from tpk.plugin.creation import Use
 from tpk.plugin.spec import taken_arguments, taking_all
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import RunOptions, TrainerProtocol
 
 logger = logging.getLogger(__name__)
 

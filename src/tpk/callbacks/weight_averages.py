@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tpk.callbacks.savers import ModelSaver
 from tpk.callbacks.triggers import Every, ProxyCallback, TimedCallback
 from tpk.errors import ConfigError, HookError
 from tpk.graph.optimizers.weight_averages import WEIGHT_AVERAGES_KEY, averaged_weights
+from tpk.plugin import TrainerProtocol
 from tpk.plugin.callback import Callback
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
 
 
 class WithAveragedWeights(ProxyCallback):

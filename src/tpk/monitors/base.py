@@ -9,16 +9,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from tpk.durable_files import free_name, refuse_link
 from tpk.errors import ConfigError, HookError, StopTraining
+from tpk.plugin import TrainerProtocol
 from tpk.plugin.callback import Callback, in_run_dir
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 

@@ -7,16 +7,14 @@ import io
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tpk.durable_files import replace_file
 from tpk.monitors.base import FileMonitor
 from tpk.monitors.history import POSITION_COLUMNS, column_name
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
+from tpk.plugin import TrainerProtocol
 
 
 class CSVWriter(FileMonitor):

@@ -9,15 +9,13 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tpk.durable_files import free_name, open_no_link, refuse_link, replace_file
 from tpk.monitors.base import FileMonitor
 from tpk.monitors.history import POSITION_COLUMNS, column_name
 from tpk.monitors.values import json_number
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
+from tpk.plugin import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -16,9 +16,7 @@ from tpk.monitors.base import Monitor, report_methods_of
 from tpk.monitors.history import History
 from tpk.monitors.summary_protos import histogram_summary, image_summary, read_summary, scalar_summary, scalars_in
 from tpk.monitors.values import ReportedValueError, as_distribution, as_images, as_scalar
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
+from tpk.plugin import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 

@@ -7,13 +7,11 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tpk.errors import ConfigError
 from tpk.monitors.base import Monitor
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
+from tpk.plugin import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 

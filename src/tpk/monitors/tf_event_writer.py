@@ -7,17 +7,15 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
 from tpk.durable_files import free_name
 from tpk.monitors.base import Monitor
 from tpk.monitors.event_files import Event, EventFiles
+from tpk.plugin import TrainerProtocol
 from tpk.plugin.callback import in_run_dir
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 

@@ -5,14 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from tpk.errors import add_note
+from tpk.plugin.catalog import Catalog, CatalogEntry
 from tpk.plugin.environment import is_on, names_in
-
-if TYPE_CHECKING:
-    from tpk.plugin.catalog import Catalog, CatalogEntry
-
 
 logger = logging.getLogger(__name__)
 

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Protoco
 from tpk.errors import ConfigError
 from tpk.plugin.description import RecordsOptions, shown_arguments
 from tpk.plugin.spec import ConfigurationSpecs, arguments_of_specs, hookspec, taken_arguments, taking_all
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import RunOptions, TrainerProtocol
+from tpk.plugin.trainer import RunOptions, TrainerProtocol
 
 _Self = TypeVar("_Self")
 _Arguments = ParamSpec("_Arguments")

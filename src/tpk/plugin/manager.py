@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 import attrs
 import pluggy
@@ -28,9 +27,7 @@ from tpk.plugin.step import (
     trace_logger,
     traced,
 )
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
+from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Generator, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import attrs
 import pluggy
@@ -18,10 +18,7 @@ from tpk.errors import StopTraining, add_note
 from tpk.plugin.callback import HOOK_ARGUMENTS, MAY_STOP
 from tpk.plugin.implementations import Implementation
 from tpk.plugin.spec import hookimpl, taking_all
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
-
+from tpk.plugin.trainer import TrainerProtocol
 
 trace_logger = logging.getLogger("tpk.trace")
 

@@ -11,7 +11,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
@@ -19,12 +19,9 @@ from tpk.checks import check_at_least, check_positive
 from tpk.errors import HangError, add_note
 from tpk.graph.steps import ops_run_for
 from tpk.input_source.hang_watcher import Watch, hang_watcher
-from tpk.plugin import Callback, hookimpl
+from tpk.plugin import Callback, TrainerProtocol, hookimpl
 from tpk.text import some
 from tpk.tf_internals import close_runtime
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 

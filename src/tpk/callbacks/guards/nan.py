@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -26,11 +26,8 @@ from tpk.graph.optimizers.non_finite import (
 from tpk.graph.reports.summaries import MOVING_SUMMARY_OPS_KEY
 from tpk.graph.steps import FetchDependencies, get_global_step_var, ops_run_for
 from tpk.graph.variables import assign_values, saveable_variables, variable_name
-from tpk.plugin import Callback, hookimpl
+from tpk.plugin import Callback, TrainerProtocol, hookimpl
 from tpk.tf_internals import is_reference, output_context
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 

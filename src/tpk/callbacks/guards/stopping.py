@@ -7,15 +7,12 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tpk.callbacks.statistics.followed import Statistic, StatisticFollower
 from tpk.checks import check_at_least, check_mode, check_not_negative
 from tpk.errors import ConfigError, StopTraining
-from tpk.plugin import Callback, hookimpl
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
+from tpk.plugin import Callback, TrainerProtocol, hookimpl
 
 
 class EarlyStopping(StatisticFollower, Callback):

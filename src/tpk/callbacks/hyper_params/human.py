@@ -6,14 +6,11 @@ import logging
 import math
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tpk.callbacks.hyper_params.setters import GraphVarParam, HyperParam, HyperParamSetter
 from tpk.errors import ConfigError
+from tpk.plugin import TrainerProtocol
 from tpk.plugin.callback import in_run_dir
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -16,11 +16,8 @@ from tpk.errors import ConfigError, TrainerStateError
 from tpk.graph.gradients import recorded_gradients
 from tpk.graph.steps import get_global_step_var
 from tpk.graph.variables import variable_name
-from tpk.plugin import Callback
+from tpk.plugin import Callback, TrainerProtocol
 from tpk.plugin.creation import import_optional
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
 
 _SMOOTHING = 0.9
 _STOP_FACTOR = 4.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
@@ -17,12 +17,9 @@ from tpk.graph.gradients import costs_of_first_tower
 from tpk.graph.optimizers.learning_rate import learning_rate_of
 from tpk.graph.reports.summaries import names_of_scalar_summaries
 from tpk.graph.variables import by_name
-from tpk.plugin import Callback, hookimpl
+from tpk.plugin import Callback, TrainerProtocol, hookimpl
 from tpk.plugin.description import RecordsOptions
 from tpk.text import nearest
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 

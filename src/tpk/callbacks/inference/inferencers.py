@@ -5,18 +5,16 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tpk.errors import ConfigError, InputError
 from tpk.graph.variables import assign_values, make_local, record_variables, variable_name
+from tpk.plugin import TowerTrainerProtocol
 from tpk.plugin.description import RecordsOptions
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TowerTrainerProtocol
-    from tpk.tower.handle import TowerHandle
+from tpk.tower.handle import TowerHandle
 
 
 class Inferencer(RecordsOptions, abc.ABC):

@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import attrs
 import numpy as np
@@ -25,16 +25,13 @@ from tpk.graph.devices import Devices, physical_of_logical_gpus, resolve_devices
 from tpk.input_source.base import FlowInput, InputSource
 from tpk.input_source.feed import FeedInput
 from tpk.input_source.tensor import TensorInput
-from tpk.plugin import Callback, HookManager
+from tpk.plugin import Callback, HookManager, TrainerProtocol
 from tpk.plugin.creation import also_spelled
 from tpk.plugin.step import StepHooks
 from tpk.plugin.trainer import StrategyProtocol
 from tpk.session.hooked import HookedSession
 from tpk.tower.handle import TowerHandle
 from tpk.tower.tower_func import TowerFunc
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 

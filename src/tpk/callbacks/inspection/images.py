@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -13,11 +13,9 @@ from tpk.durable_files import replace_file
 from tpk.errors import ConfigError, TowerError
 from tpk.graph.reports.png import encode_png
 from tpk.graph.variables import by_name, name_in_tower, variable_name
+from tpk.plugin import TrainerProtocol
 from tpk.plugin.callback import Callback, in_run_dir
 from tpk.text import nearest
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
 
 MapFunc = Callable[[Any], Any]
 

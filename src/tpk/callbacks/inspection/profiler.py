@@ -9,7 +9,7 @@ import tempfile
 from bisect import bisect_right
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
@@ -17,11 +17,9 @@ from tpk.callbacks.inspection.tensors import LooksAtSteps
 from tpk.checks import check_at_least
 from tpk.durable_files import replace_file
 from tpk.errors import ConfigError
+from tpk.plugin import TrainerProtocol
 from tpk.plugin.callback import in_run_dir
 from tpk.tf_internals import chrome_trace
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 

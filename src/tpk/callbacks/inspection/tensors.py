@@ -9,7 +9,7 @@ import zipfile
 from abc import ABC, abstractmethod
 from collections import ChainMap
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -20,12 +20,10 @@ from tpk.durable_files import replace_file
 from tpk.errors import ConfigError
 from tpk.graph.gradients import recorded_gradients
 from tpk.graph.variables import name_in_tower
+from tpk.plugin import TrainerProtocol
 from tpk.plugin.callback import Callback, in_run_dir
 from tpk.plugin.progress import Progress
 from tpk.tf_internals import is_reference
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 

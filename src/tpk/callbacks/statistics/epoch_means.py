@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import numpy as np
@@ -14,10 +14,7 @@ import tensorflow as tf
 from tpk.callbacks.run_tensors import NamedTensors, RunCompanions, run_tensors
 from tpk.graph.reports.summaries import moving_summaries, names_of_scalar_summaries
 from tpk.graph.variables import assign_values, make_local, variable_name
-from tpk.plugin import Callback
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
+from tpk.plugin import Callback, TrainerProtocol
 
 logger = logging.getLogger(__name__)
 

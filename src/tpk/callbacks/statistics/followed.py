@@ -5,13 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tpk.callbacks.triggers import innermost
 from tpk.plugin import Callback
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import MonitorsProtocol
+from tpk.plugin.trainer import MonitorsProtocol
 
 logger = logging.getLogger(__name__)
 

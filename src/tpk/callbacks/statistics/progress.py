@@ -9,7 +9,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -19,12 +19,9 @@ from tpk.callbacks.run_tensors import find_tensor
 from tpk.callbacks.statistics.epoch_means import EpochMeans
 from tpk.checks import check_at_least
 from tpk.errors import ConfigError
-from tpk.plugin import Callback, hookimpl
+from tpk.plugin import Callback, TrainerProtocol, hookimpl
 from tpk.plugin.trainer import FOREVER
 from tpk.text import human_duration
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 

@@ -5,19 +5,16 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
 from tpk.checks import check_positive
 from tpk.errors import ConfigError
 from tpk.graph.steps import FetchDependencies
-from tpk.plugin import Callback, hookimpl
+from tpk.input_source.meter import InputMeter
+from tpk.plugin import Callback, TrainerProtocol, hookimpl
 from tpk.plugin.creation import also_spelled
-
-if TYPE_CHECKING:
-    from tpk.input_source.meter import InputMeter
-    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -14,10 +14,8 @@ from tpk.checks import check_at_least
 from tpk.errors import ConfigError
 from tpk.graph.reports.summaries import MOVING_SUMMARY_OPS_KEY
 from tpk.graph.steps import FetchDependencies
+from tpk.plugin import TrainerProtocol
 from tpk.plugin.callback import Callback, trigger_of
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 

@@ -62,8 +62,6 @@ class ModelSaver(TimedCallback):
         ```
     """
 
-    state_key: str
-
     def __init__(
         self,
         max_to_keep: int | None = 10,
@@ -176,7 +174,6 @@ class MinSaver(StatisticFollower, Callback):
     """
 
     _mode = "min"
-    state_key: str
 
     def __init__(
         self,

@@ -119,8 +119,6 @@ class FileMonitor(Monitor):
         clock: returns the time, in seconds since 1970.
     """
 
-    state_key: str
-
     def __init__(self, filename: str | os.PathLike[str], *, clock: Callable[[], float] = time.time) -> None:
         self.filename = Path(filename)
         self.state_key = str(self.filename)

@@ -43,8 +43,6 @@ class TFEventWriter(Monitor):
         ```
     """
 
-    state_key: str
-
     def __init__(
         self,
         logdir: str | os.PathLike[str] | None = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar
 
 from tpk.errors import ConfigError
 from tpk.plugin.description import RecordsOptions, shown_arguments
@@ -57,6 +57,7 @@ class Callback(Plugin):
             for a callback that must run in every process.
         unused_hooks: hooks that the class implements but this instance does not need, so that they cost nothing. Set it
             in ``__init__``.
+        state_key: a text that identifies the callback among others of its class when a run is resumed; may be empty.
 
     Example:
         ```python
@@ -76,14 +77,7 @@ class Callback(Plugin):
     trainer: TrainerProtocol
     chief_only: bool = True
     unused_hooks: Collection[str] = ()
-    if TYPE_CHECKING:
-
-        @property
-        def state_key(self) -> str:
-            """A text that identifies the callback among others of its class when a run is resumed; may be empty."""
-
-    else:  # A subclass may define an attribute or a property.
-        state_key = ""
+    state_key: str = ""
 
     @_hook
     def setup_graph(self, trainer: TrainerProtocol) -> None:

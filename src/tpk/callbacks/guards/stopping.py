@@ -38,7 +38,6 @@ class EarlyStopping(StatisticFollower, Callback):
 
     # All processes of a training end together.
     chief_only = False
-    state_key: str
 
     def __init__(self, monitor_stat: str, patience: int, min_delta: float = 0.0, mode: str = "min") -> None:
         check_at_least(self, 1, patience=patience)

@@ -167,7 +167,6 @@ class HyperParamSetter(Callback, abc.ABC):
     """
 
     chief_only = False
-    state_key: str
 
     def __init__(self, param: HyperParam | str) -> None:
         self.param = as_hyper_param(self, param)

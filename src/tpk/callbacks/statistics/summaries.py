@@ -158,8 +158,6 @@ class SimpleMovingAverage(Callback):
         ```
     """
 
-    state_key: str
-
     def __init__(self, tensors: Sequence[Any], window_size: int) -> None:
         if isinstance(tensors, str) or not tensors:
             raise ConfigError(f"SimpleMovingAverage takes a list of tensors or of their names, got {tensors!r}.")

@@ -10,6 +10,7 @@ import socket
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
@@ -193,7 +194,9 @@ class Sockets:
         if self._authenticator is None:
             self._authenticator = ThreadAuthenticator(self._context)
             self._authenticator.start()
-            self._authenticator.configure_curve_callback(_DOMAIN, _Client(client[0]))
+            self._authenticator.configure_curve_callback(
+                _DOMAIN, SimpleNamespace(callback=lambda domain, public: public == client[0])
+            )
         opened.curve_publickey, opened.curve_secretkey = server
         # The authenticator's answer counts as a message: with a high water mark of 1, ZeroMQ would get stuck.
         opened.rcvhwm = max(opened.rcvhwm, 2)
@@ -201,17 +204,6 @@ class Sockets:
         # Without this, ZeroMQ admits every client if the authenticator is missing.
         opened.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
         opened.curve_server = True
-
-
-class _Client:
-    """Tells ZeroMQ's authenticator whether a client may connect."""
-
-    def __init__(self, public: bytes) -> None:
-        self._public = public
-
-    def callback(self, domain: str, key: bytes) -> bool:
-        """Return whether `key` is the client's public key."""
-        return key == self._public
 
 
 def _key_for(address: str, key: bytes | str | None, owner: str) -> bytes | None:

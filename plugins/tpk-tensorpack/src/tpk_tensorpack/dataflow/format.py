@@ -45,12 +45,9 @@ class HDF5Data(RNGDataFlow):
         try:
             with h5py.File(filename, "r") as file:
                 self.dps = [file[path][:] for path in self.data_paths]
-        except FileNotFoundError as error:
-            raise InputError(f"HDF5Data: there is no file {filename}") from error
-        except KeyError as error:
-            raise InputError(f"HDF5Data: {filename} lacks some of {', '.join(self.data_paths)}: {error}") from error
-        except OSError as error:
-            raise InputError(f"HDF5Data: {filename} is damaged, or no HDF5 file: {error}") from error
+        except (OSError, KeyError) as error:
+            names = ", ".join(self.data_paths)
+            raise InputError(f"HDF5Data: {filename} is missing, damaged, or lacks some of {names}: {error}") from error
         lengths = [len(data) for data in self.dps]
         if len(set(lengths)) != 1:
             raise CheckError(
@@ -231,8 +228,6 @@ class SVMLightData(DataFromList):
         datasets = optional_library("sklearn.datasets", "SVMLightData")
         try:
             features, labels = datasets.load_svmlight_file(filename)
-        except FileNotFoundError as error:
-            raise InputError(f"SVMLightData: there is no file {filename}") from error
-        except ValueError as error:
-            raise InputError(f"SVMLightData: {filename} is damaged, or not of this format: {error}") from error
+        except (OSError, ValueError) as error:
+            raise InputError(f"SVMLightData: {filename} is missing, damaged, or not of this format: {error}") from error
         super().__init__(list(map(list, zip(features.toarray(), labels, strict=True))), shuffle)

@@ -8,8 +8,9 @@ from typing import Any
 
 import tpk.dataflow
 from tpk.dataflow.base import flow_length
-from tpk.errors import ConfigError, InputError
+from tpk.errors import InputError
 from tpk_tensorpack.dataflow.base import ProxyDataFlow, with_older_names
+from tpk_tensorpack.missing import not_here
 from tpk_tensorpack.utils import logger
 from tpk_tensorpack.utils.utils import draw_rngs_from, fix_rng_seed, fixed_rng_seed
 
@@ -62,6 +63,9 @@ class WholeFlowRunner:
                 )
             self._team = self._new_team()
         return self._deliver(self._team)
+
+    def _share(self, index: int) -> Iterable[Any]:
+        return _Whole(self.ds, index, self.seed)
 
     def _deliver(self, team: Any) -> Generator[Any, None, None]:
         size = flow_length(self.ds) or None
@@ -138,9 +142,6 @@ class MultiProcessRunnerZMQ(WholeFlowRunner, tpk.dataflow.MultiProcessRunner, Pr
     def __init__(self, ds: Iterable[Any], num_proc: int = 1, hwm: int = 50) -> None:
         super().__init__(ds, num_proc, None if hwm == _HWM else hwm)
 
-    def _share(self, index: int) -> Iterable[Any]:
-        return _Whole(self.flow, index, self.seed)
-
 
 class MultiProcessRunner(WholeFlowRunner, tpk.dataflow.MultiProcessRunner, ProxyDataFlow):
     """Run a whole data flow in each of several worker processes; the same as `MultiProcessRunnerZMQ`.
@@ -154,9 +155,6 @@ class MultiProcessRunner(WholeFlowRunner, tpk.dataflow.MultiProcessRunner, Proxy
     @with_older_names
     def __init__(self, ds: Iterable[Any], num_prefetch: int, num_proc: int) -> None:
         super().__init__(ds, num_proc, _for_each_of(num_proc, num_prefetch))
-
-    def _share(self, index: int) -> Iterable[Any]:
-        return _Whole(self.flow, index, self.seed)
 
 
 class PrefetchOnGPUs(MultiProcessRunnerZMQ):
@@ -207,23 +205,12 @@ def _for_each_of(count: int, number: int) -> int:
     return -(-number // count) if count > 0 else number
 
 
+_INSTEAD = (
+    "MultiProcessRunnerZMQ without it: Arrow has dropped plasma, and worker processes use shared memory themselves"
+)
+
+__getattr__ = not_here(__name__, dict.fromkeys(["PlasmaGetData", "PlasmaPutData"], _INSTEAD))
+
 PrefetchData = MultiProcessPrefetchData = MultiProcessRunner
 PrefetchDataZMQ = MultiProcessRunnerZMQ
 MultiThreadPrefetchData = MultiThreadRunner
-
-
-class _Plasma(ProxyDataFlow):
-    def __init__(self, ds: Iterable[Any], socket: str = "/tmp/plasma") -> None:
-        raise ConfigError(
-            f"{type(self).__name__}: Arrow has dropped plasma, its store of shared objects. The worker processes of "
-            "MultiProcessRunnerZMQ and MultiProcessMapData put arrays into shared memory themselves; leave "
-            "PlasmaPutData and PlasmaGetData out"
-        )
-
-
-class PlasmaPutData(_Plasma):
-    """Raise an error: plasma, where this put datapoints, no longer exists."""
-
-
-class PlasmaGetData(_Plasma):
-    """Raise an error: plasma, from which this got datapoints, no longer exists."""

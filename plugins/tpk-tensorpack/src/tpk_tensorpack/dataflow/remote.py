@@ -22,9 +22,6 @@ from tpk_tensorpack.utils.serialize import dumps, loads
 
 __all__ = ["RemoteDataZMQ", "send_dataflow_zmq"]
 
-_LOOK_EVERY_MS = 1000
-"""How often a blocked call checks for signals such as Ctrl-C."""
-
 
 def send_dataflow_zmq(df: Any, addr: str, hwm: int = 50, format: str | None = None, bind: bool = False) -> None:
     """Send a data flow repeatedly to a `RemoteDataZMQ`; it does not return.
@@ -49,7 +46,6 @@ def send_dataflow_zmq(df: Any, addr: str, hwm: int = 50, format: str | None = No
     context = zmq.Context()
     socket = context.socket(zmq.PUSH)
     socket.set_hwm(hwm)
-    socket.setsockopt(zmq.SNDTIMEO, _LOOK_EVERY_MS)
     try:
         _open(socket, addr, bind, "send_dataflow_zmq")
         reset_state(df)
@@ -58,12 +54,11 @@ def send_dataflow_zmq(df: Any, addr: str, hwm: int = 50, format: str | None = No
             count = 0
             for datapoint in df:
                 count += 1
-                _until_done(socket.send, dumps(datapoint), copy=False)
+                socket.send(dumps(datapoint), copy=False)
             if not count:
                 raise InputError(f"send_dataflow_zmq: a pass of {type(df).__name__} has no datapoint")
     finally:
         logger.info("Exiting send_dataflow_zmq ...")
-        socket.setsockopt(zmq.LINGER, 0)
         context.destroy(linger=0)
 
 
@@ -113,7 +108,7 @@ class RemoteDataZMQ(DataFlow):
             for socket in sockets:
                 poller.register(socket, zmq.POLLIN)
             while True:
-                for socket, _ in poller.poll(_LOOK_EVERY_MS):
+                for socket, _ in poller.poll():
                     received = socket.recv(copy=False).bytes
                     if sockets[socket] == 1:
                         self.cnt1 += 1
@@ -132,15 +127,6 @@ def _datapoint(received: bytes) -> Any:
             f"RemoteDataZMQ got {len(received)} bytes that send_dataflow_zmq did not send ({error}). Does the "
             "sender use the same TENSORPACK_SERIALIZE?"
         ) from error
-
-
-def _until_done(function: Any, *arguments: Any, **options: Any) -> None:
-    while True:
-        try:
-            function(*arguments, **options)
-            return
-        except zmq.Again:
-            continue
 
 
 def _open(socket: Any, address: str, bind: bool, owner: str) -> None:

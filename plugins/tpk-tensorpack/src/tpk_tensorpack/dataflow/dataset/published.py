@@ -113,10 +113,8 @@ def extract(archive: str, directory: str, source: str) -> None:
     logger.info("Extracting %s ...", archive)
     with reading(archive, source), tarfile.open(archive) as files:
         # Early releases of Python 3.10 and 3.11 lack the filter.
-        if hasattr(tarfile, "data_filter"):
-            files.extractall(directory, filter="data")
-        else:
-            files.extractall(directory)
+        files.extraction_filter = getattr(tarfile, "data_filter", None)
+        files.extractall(directory)
 
 
 def load_mat(path: str, source: str, what: str) -> dict[str, Any]:

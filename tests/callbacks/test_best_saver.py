@@ -118,7 +118,7 @@ def test_a_file_of_its_own_in_a_directory_of_its_own(tmp_path):
 def test_wrong_options_are_errors(tmp_path):
     with pytest.raises(tpk.ConfigError, match="keep must be an integer, 1 or more, not 0"):
         MinSaver("val/error", keep=0)
-    with pytest.raises(tpk.ConfigError, match="MaxSaver has no directory to save in"):
+    with pytest.raises(tpk.ConfigError, match="MaxSaver needs the directory of the run"):
         Counting().train(callbacks=[MaxSaver("val/error")], steps_per_epoch=1, max_epoch=1)
 
 

@@ -62,7 +62,7 @@ def test_a_subclass_may_save_at_times_of_its_own(tmp_path):
 
 
 def test_no_directory_is_an_error_before_the_training():
-    with pytest.raises(tpk.ConfigError, match="no directory to save in"):
+    with pytest.raises(tpk.ConfigError, match="ModelSaver needs the directory of the run"):
         Counting().train(callbacks=["ModelSaver"], steps_per_epoch=1, max_epoch=1)
 
 

@@ -19,6 +19,7 @@ from tpk.checks import check_at_least, check_flags, check_not_negative, check_on
 from tpk.errors import CheckpointError, ConfigError
 from tpk.graph.variables import by_name, saveable_variables
 from tpk.plugin import Callback, TrainerProtocol, hookimpl
+from tpk.plugin.callback import in_run_dir
 from tpk.tower.keras.model import KerasModel, check_weight_file
 
 logger = logging.getLogger(__name__)
@@ -95,7 +96,7 @@ class ModelSaver(TimedCallback):
     @property
     def checkpoint_dir(self) -> Path:
         """The directory of the checkpoints."""
-        return directory_of(self, self._checkpoint_dir)
+        return in_run_dir(self) if self._checkpoint_dir is None else self._checkpoint_dir
 
     @hookimpl(trylast=True)  # Other callbacks may add variables.
     def setup_graph(self, trainer: TrainerProtocol) -> None:
@@ -128,21 +129,6 @@ class ModelSaver(TimedCallback):
         directory = self.series.directory
         names = [name for name in directory.names() if directory.step_of(name) <= self.global_step]
         self.series.retention.load_state_dict(state, names)
-
-
-def directory_of(saver: Callback, checkpoint_dir: Path | None) -> Path:
-    """Return the directory of a saver: its `checkpoint_dir`, or else the `run_dir` of the trainer.
-
-    Raises:
-        ConfigError: if there is neither.
-    """
-    directory = saver.trainer.run_dir if checkpoint_dir is None else checkpoint_dir
-    if directory is None:
-        name = type(saver).__name__
-        raise ConfigError(
-            f"{name} has no directory to save in. Give the training a run_dir, or {name} a checkpoint_dir."
-        )
-    return directory
 
 
 class MinSaver(StatisticFollower, Callback):
@@ -201,7 +187,7 @@ class MinSaver(StatisticFollower, Callback):
     @property
     def checkpoint_dir(self) -> Path:
         """The directory of the checkpoints."""
-        return directory_of(self, self._checkpoint_dir)
+        return in_run_dir(self) if self._checkpoint_dir is None else self._checkpoint_dir
 
     @property
     def best(self) -> list[tuple[float, Path]]:

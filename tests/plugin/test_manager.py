@@ -185,16 +185,6 @@ def test_failures_are_translated_by_the_first_answer():
     assert (silent.asked, first.asked, second.asked) == (1, 1, 0)
 
 
-def test_a_frozen_callback_is_an_error_that_says_why():
-    @attrs.frozen
-    class Frozen(Callback):
-        def before_train(self):
-            pass
-
-    with pytest.raises(tpk.errors.HookError, match="cannot be frozen"):
-        HookManager().register_all([Frozen()])
-
-
 # Order.
 
 

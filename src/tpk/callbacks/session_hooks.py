@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -12,7 +11,7 @@ from tpk.errors import HookError, StopTraining
 from tpk.graph.steps import get_global_step_var
 from tpk.plugin import Callback, TrainerProtocol, hookimpl
 from tpk.plugin.callback import HOOK_ARGUMENTS
-from tpk.plugin.spec import taken_arguments, taking_all
+from tpk.plugin.spec import taking_all
 from tpk.tf_internals import lacks_saver
 
 SessionRunHook = tf.compat.v1.train.SessionRunHook
@@ -155,7 +154,9 @@ class CallbackToHook(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
             )
         self.callback = callback
         self._hooks = {
-            name: _with_all_arguments(name, hooks[name]) for name in ("before_run", "after_run") if name in hooks
+            name: taking_all(name, HOOK_ARGUMENTS[name], hooks[name])
+            for name in ("before_run", "after_run")
+            if name in hooks
         }
 
     def before_run(self, run_context: Any) -> Any:
@@ -182,8 +183,3 @@ def _needs_saver(hook: Any) -> bool:
         and lacks_saver(hook)
         and not tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.SAVERS)
     )
-
-
-def _with_all_arguments(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    given = HOOK_ARGUMENTS[name]
-    return taking_all(method, taken_arguments(name, given, method), given)

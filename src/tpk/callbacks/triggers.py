@@ -16,7 +16,7 @@ from tpk.plugin import RunOptions, TrainerProtocol, hookimpl, order_of
 from tpk.plugin.callback import HOOK_ARGUMENTS, HOOK_NAMES, Callback, trigger_of
 from tpk.plugin.catalog import get_catalog
 from tpk.plugin.creation import Use
-from tpk.plugin.spec import taken_arguments, taking_all
+from tpk.plugin.spec import taking_all
 
 logger = logging.getLogger(__name__)
 
@@ -149,9 +149,7 @@ def _with_all_arguments(callback: Callback, hook: str, implementation: Callable[
         raise HookError(
             f"{hook} of {callback!r} is a hook wrapper, which a proxy cannot call. Make it an ordinary hook."
         )
-    given = HOOK_ARGUMENTS[hook]
-    taken = taken_arguments(f"{type(callback).__name__}.{hook}", given, implementation)
-    return taking_all(implementation, taken, given)
+    return taking_all(f"{type(callback).__name__}.{hook}", HOOK_ARGUMENTS[hook], implementation)
 
 
 def _in_place_of(place: Callable[..., Any], method: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar
 
 from tpk.errors import ConfigError
 from tpk.plugin.description import RecordsOptions, shown_arguments
-from tpk.plugin.spec import ConfigurationSpecs, arguments_of_specs, hookspec, taken_arguments, taking_all
+from tpk.plugin.spec import ConfigurationSpecs, arguments_of_specs, hookspec, taking_all
 from tpk.plugin.trainer import RunOptions, TrainerProtocol
 
 _Self = TypeVar("_Self")
@@ -351,9 +351,7 @@ def trigger_of(callback: Triggered) -> Callable[[TrainerProtocol], None]:
     Raises:
         HookError: if it takes other arguments.
     """
-    given = HOOK_ARGUMENTS["trigger_epoch"]
-    taken = taken_arguments(f"{type(callback).__name__}.trigger", given, callback.trigger)
-    return taking_all(callback.trigger, taken, given)
+    return taking_all(f"{type(callback).__name__}.trigger", HOOK_ARGUMENTS["trigger_epoch"], callback.trigger)
 
 
 HOOK_ARGUMENTS: dict[str, tuple[str, ...]] = {**arguments_of_specs(ConfigurationSpecs), **arguments_of_specs(Callback)}

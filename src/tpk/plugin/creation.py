@@ -96,16 +96,9 @@ def check_options(target: Any, options: dict[str, Any], what: str) -> dict[str, 
         if options:
             raise PluginError(f"{what} is not a class or factory but {target!r}, which takes no options: {options}")
         return options
-    options = respelled(target, options, what)
-    _check_signature(target, options, what)
-    return options
-
-
-def _is_made(target: Any) -> bool:
-    return inspect.isclass(target) or inspect.isroutine(target) or isinstance(target, functools.partial)
-
-
-def _check_signature(target: Any, options: dict[str, Any], what: str) -> None:
+    function = target.func if isinstance(target, functools.partial) else target
+    function = function.__init__ if inspect.isclass(function) else function
+    options = _translated(options, getattr(function, _SPELLINGS, ({}, {})), what)
     signature = inspect.signature(target).replace(return_annotation=inspect.Signature.empty)
     try:
         signature.bind(**options)
@@ -114,6 +107,11 @@ def _check_signature(target: Any, options: dict[str, Any], what: str) -> None:
             f"{what} cannot be created with {options or 'no options'}: {error}. {_unknown(options, signature)}It takes "
             f"{signature}: pass them as tpk.use(name, option=value), or pass an instance"
         ) from None
+    return options
+
+
+def _is_made(target: Any) -> bool:
+    return inspect.isclass(target) or inspect.isroutine(target) or isinstance(target, functools.partial)
 
 
 def _unknown(options: dict[str, Any], signature: inspect.Signature) -> str:
@@ -169,17 +167,6 @@ def also_spelled(same: Mapping[str, str] | None = None, /, **explained: str) -> 
         return target
 
     return decorate
-
-
-def respelled(target: Any, options: Mapping[str, Any], what: str) -> dict[str, Any]:
-    """Return options under the names of the arguments of a function or class; unknown names stay as they are.
-
-    Raises:
-        UnknownOptionError: if an option has another name or form in tpk; the message has it.
-    """
-    function = target.func if isinstance(target, functools.partial) else target
-    function = function.__init__ if inspect.isclass(function) else function
-    return _translated(options, getattr(function, _SPELLINGS, ({}, {})), what)
 
 
 def _translated(

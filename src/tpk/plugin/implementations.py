@@ -22,7 +22,6 @@ class Implementation:
     Attributes:
         hook: the name of the hook.
         method: the function or bound method that is called.
-        arguments: the arguments of the hook that `method` takes, in its order.
         wrapper: whether it is a generator that wraps all other implementations.
         tryfirst: whether it is called before the others.
         trylast: whether it is called after the others.
@@ -30,7 +29,6 @@ class Implementation:
 
     hook: str
     method: Callable[..., Any]
-    arguments: tuple[str, ...]
     wrapper: bool
     tryfirst: bool
     trylast: bool
@@ -94,7 +92,8 @@ def _implementation(plugin: object, hook: str, method: Any, hooks: Mapping[str, 
         raise HookError(f"{where} must be a function or a method, but is {method!r}")
     options = _options_of(where, plugin, method)
     _check_kind(where, hook, method, is_wrapper=options["wrapper"])
-    return Implementation(hook, method, taken_arguments(where, hooks[hook], method), **options)
+    taken_arguments(where, hooks[hook], method)
+    return Implementation(hook, method, **options)
 
 
 def _check_kind(where: str, hook: str, method: Callable[..., Any], *, is_wrapper: bool) -> None:

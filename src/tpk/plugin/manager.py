@@ -141,7 +141,7 @@ class HookManager:
         added = known[len(self._plugins) :]
         for each in added:
             if isinstance(each.plugin, Plugin):
-                _set_name(each.plugin, each.name)
+                each.plugin.plugin_name = each.name
         self._plugins = known
         self._register_hooks()
         return [each.name for each in added]
@@ -211,16 +211,6 @@ class _Plugin:
     name: str
     plugin: object
     implementations: list[Implementation]
-
-
-def _set_name(plugin: Plugin, name: str) -> None:
-    try:
-        plugin.plugin_name = name
-    except AttributeError as error:
-        raise HookError(
-            f"the `plugin_name` of {name} cannot be set ({type(error).__name__}), and neither could its `trainer`: a "
-            "callback cannot be frozen"
-        ) from error
 
 
 def _unique_name(base: str, taken: set[str]) -> str:

@@ -117,9 +117,14 @@ def taken_arguments(where: str, given: Sequence[str], method: Callable[..., Any]
     return tuple(arguments)
 
 
-def taking_all(method: Callable[..., Any], taken: Sequence[str], given: Sequence[str]) -> Callable[..., Any]:
-    """Return a function of all arguments of a hook: `method` itself if it takes all of them in the same order."""
-    if tuple(taken) == tuple(given):
+def taking_all(where: str, given: Sequence[str], method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of all arguments of a hook: `method` itself if it takes all of them in the same order.
+
+    Args, raises:
+        See `taken_arguments`.
+    """
+    taken = taken_arguments(where, given, method)
+    if taken == tuple(given):
         return method
     if not taken:
         return lambda *_: method()

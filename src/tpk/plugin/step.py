@@ -161,7 +161,7 @@ def call_order(caller: pluggy.HookCaller) -> list[Registration]:
 def direct(registration: Registration) -> Method:
     """Return a function of all arguments of the hook: the method itself if it takes all of them."""
     implementation = registration.implementation
-    return taking_all(implementation.method, implementation.arguments, HOOK_ARGUMENTS[implementation.hook])
+    return taking_all(registration.name, HOOK_ARGUMENTS[implementation.hook], implementation.method)
 
 
 def traced(registration: Registration) -> Method:

@@ -38,7 +38,7 @@ BUDGETS = {
     "cluster": 920,
     "dataflow": 3545,
     "graph": 2510,
-    "input_source": 1590,
+    "input_source": 1580,
     "layers": 1730,
     "monitors": 980,
     "plugin": 1460,

@@ -52,15 +52,15 @@ def test_elements_may_be_dicts(drive, specs):
 @pytest.mark.parametrize(
     ("dataset", "message"),
     [
-        (lambda: tf.data.Dataset.range(5), "must give a list, tuple or dict"),
-        (lambda: tf.data.Dataset.range(5).map(lambda x: (x, x)), "gave 2 tensors"),
+        (lambda: tf.data.Dataset.range(5), "is .*; expected a list or tuple of 1 components"),
+        (lambda: tf.data.Dataset.range(5).map(lambda x: (x, x)), "has 2 components; expected 1: number"),
         (lambda: tf.data.Dataset.range(5).map(lambda x: (x,)), r"component 0 \('number'\) must be int32"),
         (lambda: five().batch(2), r"component 0 \('number'\) must have the shape \(\)"),
-        (lambda: tf.data.Dataset.from_tensor_slices({"x": tf.range(3)}), r"gave the names \['x'\]"),
+        (lambda: tf.data.Dataset.from_tensor_slices({"x": tf.range(3)}), r"has the keys \['x'\]"),
     ],
 )
 def test_elements_that_do_not_fit_are_refused(drive, specs, dataset, message):
-    with pytest.raises(InputError, match=f"the dataset of TFDatasetInput.*{message}"):
+    with pytest.raises(InputError, match=f"the datapoint of TFDatasetInput.*{message}"):
         drive(TFDatasetInput(dataset), specs("number"))
 
 

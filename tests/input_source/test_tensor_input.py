@@ -42,15 +42,15 @@ def test_tensors_get_the_shape_of_the_signature(drive):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: [tf.constant(1)], r"gave 1 tensors, but the signature has 2: \['x', 'y'\]"),
+        (lambda: [tf.constant(1)], r"has 1 components; expected 2: x, y"),
         (lambda: [tf.constant(1), tf.constant(1.0)], r"component 1 \('y'\) must be int32"),
         (lambda: [tf.constant([1]), tf.constant(1)], r"component 0 \('x'\) must have the shape \(\)"),
-        (lambda: {"x": 1, "z": 2}, r"gave the names \['x', 'z'\]"),
-        (lambda: tf.constant(1), "must give a list, tuple or dict"),
+        (lambda: {"x": 1, "z": 2}, r"has the keys \['x', 'z'\]; expected a dict with exactly the keys \['x', 'y'\]"),
+        (lambda: tf.constant(1), "is .*; expected a list or tuple of 2 components"),
     ],
 )
 def test_tensors_that_do_not_fit_are_refused(drive, specs, make, message):
-    with pytest.raises(InputError, match=f"the function of TensorInput {message}|TensorInput: {message}"):
+    with pytest.raises(InputError, match=f"the datapoint of TensorInput:? {message}"):
         drive(TensorInput(make), specs("x", "y"))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 import tensorflow as tf
 
@@ -217,6 +217,16 @@ class InputSource(RecordsOptions, ABC):
                 if consumed == before:
                     raise
 
+    def start(self, session: Any) -> None:
+        """Start the data, for `InputStartStop`."""
+
+    def stop(self) -> None:
+        """Stop the data, wherever it is, for `InputStartStop`."""
+
+    def translate_error(self, error: BaseException) -> BaseException | None:
+        """Return the failure of the data if it caused `error` in a step, for `InputStartStop`."""
+        return None
+
     def interrupt(self) -> None:
         """Make runs that wait in the graph for a datapoint fail, because the training is over."""
 
@@ -337,7 +347,7 @@ class InputStartStop(InputCallback):
         source: the source.
     """
 
-    def __init__(self, source: Startable) -> None:
+    def __init__(self, source: InputSource) -> None:
         self._source = source
 
     def before_train(self, trainer: Any) -> None:
@@ -353,33 +363,17 @@ class InputStartStop(InputCallback):
         return self._source.translate_error(error)
 
 
-class Startable(Protocol):
-    """A source that `InputStartStop` starts and stops."""
-
-    def start(self, session: Any) -> None:
-        """Start the data."""
-
-    def stop(self) -> None:
-        """Stop the data, wherever it is."""
-
-    def translate_error(self, error: BaseException) -> BaseException | None:
-        """Return the failure of the data if it caused `error` in a step, otherwise None."""
-
-
 class ConsumedCounter:
     """Counts in the graph how many datapoints steps have consumed, whatever thread runs the steps.
 
     It counts before the datapoint arrives, so a failed attempt counts too, such as one at the end of the data.
 
-    Args:
-        name: the scope of its variable.
-
     Attributes:
         resumed_at: the number that it started from.
     """
 
-    def __init__(self, name: str) -> None:
-        with tf.name_scope(name):
+    def __init__(self) -> None:
+        with tf.name_scope("consumed"):
             # In no collection, so that nothing else saves or initializes it: it starts with the data.
             self._count = tf.compat.v1.Variable(
                 0, dtype=tf.int64, trainable=False, use_resource=True, collections=[], name="count"
@@ -390,9 +384,9 @@ class ConsumedCounter:
         self._last = 0
         self.resumed_at = 0
 
-    def count(self, name: str) -> Any:
+    def count(self) -> Any:
         """Return an op that counts one more datapoint. The op that takes the datapoint must depend on it."""
-        return tf.raw_ops.AssignAddVariableOp(resource=self._count.handle, value=self._one, name=name)
+        return tf.raw_ops.AssignAddVariableOp(resource=self._count.handle, value=self._one, name="count")
 
     def start(self, session: Any, resumed_at: int) -> None:
         """Start from `resumed_at`."""

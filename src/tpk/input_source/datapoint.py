@@ -52,13 +52,12 @@ class DatapointConverter:
             InputError: wrong structure, shape or dtype; the message names the component, the spec, the value, and the
                 datapoint.
         """
-        if type(datapoint) is not list and type(datapoint) is not tuple:
-            datapoint = self._values_in_order(datapoint, index)
-        if len(datapoint) != len(self._components):
-            raise InputError(
-                f"{self.owner}: datapoint {index} has {len(datapoint)} components; "
-                f"expected {len(self.names)}: {', '.join(self.names)}"
-            )
+        kind = type(datapoint)
+        if (kind is not list and kind is not tuple) or len(datapoint) != len(self.names):
+            try:
+                datapoint = values_in_order(datapoint, self.names)
+            except InputError as error:
+                raise InputError(f"{self.owner}: datapoint {index} {error}") from None
         arrays = []
         for value, component in zip(datapoint, self._components):  # noqa: B905 - equal; hot
             # Equal dtypes are almost always the same object; `convert` finds the others equal.
@@ -94,23 +93,6 @@ class DatapointConverter:
             f"{component}; got {describe_value(value)}{hint and f'. {hint}'}"
         )
 
-    def _values_in_order(self, datapoint: Any, index: int) -> Sequence[Any]:
-        if isinstance(datapoint, Mapping):
-            if datapoint.keys() != set(self.names):
-                raise InputError(
-                    f"{self.owner}: datapoint {index} has the keys {list(datapoint)}; expected a dict with exactly "
-                    f"the keys {self.names}"
-                )
-            return [datapoint[name] for name in self.names]
-        if isinstance(datapoint, (list, tuple)):
-            return datapoint
-        names = ", ".join(self.names)
-        remedy = "Write [value] instead of value" if len(self.names) == 1 else f"Zip arrays: list(zip({names}))"
-        raise InputError(
-            f"{self.owner}: datapoint {index} is {describe_value(datapoint)}; expected a list or tuple of "
-            f"{len(self.names)} components ({names}) or a dict with these keys. {remedy}"
-        )
-
 
 class _Component(ArraySpec):
     """A component, and the shape of its last array: most have the same shape as the one before."""
@@ -118,6 +100,34 @@ class _Component(ArraySpec):
     def __init__(self, spec: Any) -> None:
         super().__init__(spec)
         self.last_shape = self.shape
+
+
+def values_in_order(values: Any, names: Sequence[str]) -> Sequence[Any]:
+    """Return the components of a datapoint in the order of their names.
+
+    Args:
+        values: a list or tuple by position, or a dict by name.
+        names: the names in the signature.
+
+    Raises:
+        InputError: it is something else, or its components are others; the message lacks the subject.
+    """
+    if isinstance(values, Mapping):
+        if values.keys() != set(names):
+            raise InputError(f"has the keys {list(values)}; expected a dict with exactly the keys {names}")
+        return [values[name] for name in names]
+    listed = ", ".join(names)
+    if not isinstance(values, list | tuple):
+        remedy = ". Write [value] instead of value" if len(names) == 1 else ""
+        if not remedy and isinstance(values, np.ndarray):
+            remedy = f". Zip arrays: list(zip({listed}))"
+        raise InputError(
+            f"is {describe_value(values)}; expected a list or tuple of {len(names)} components ({listed}) or a dict "
+            f"with these keys{remedy}"
+        )
+    if len(values) != len(names):
+        raise InputError(f"has {len(values)} components; expected {len(names)}: {listed}")
+    return values
 
 
 def hint_about_batches(shape: Any, expected: Any, batching: str = "tpk.BatchData(flow, batch_size)") -> str:

@@ -110,7 +110,7 @@ class _IteratorInput(InputSource):
     def _setup(self) -> list[Callback]:
         self._get_next_ops: list[Any] = []
         with tf.device("/cpu:0"), tf.compat.v1.name_scope(_OWNER):
-            self._counter = ConsumedCounter("consumed")
+            self._counter = ConsumedCounter()
             self._to_skip = tf.compat.v1.placeholder_with_default(tf.constant(0, tf.int64), [], name="to_skip")
             self._iterator = tf.compat.v1.data.make_initializable_iterator(self._make_dataset())
         return [InputStartStop(self)]
@@ -118,9 +118,9 @@ class _IteratorInput(InputSource):
     def _get_input_tensors(self) -> list[Any]:
         assert self._counter is not None
         # On the device of the iterator, whatever the device of the tower.
-        with tf.device("/cpu:0"), tf.control_dependencies([self._counter.count("count")]):
+        with tf.device("/cpu:0"), tf.control_dependencies([self._counter.count()]):
             elements = self._iterator.get_next()
-        tensors = match_tensors(elements, self.signature, f"the dataset of {_OWNER}")
+        tensors = match_tensors(elements, self.signature, f"the datapoint of {_OWNER}")
         self._get_next_ops.append(tensors[0].op)
         return tensors
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError
 from tpk.graph.steps import FetchDependencies, ReusableFeeds
-from tpk.input_source.base import FlowInput, InputCallback
+from tpk.input_source.base import FlowInput, InputStartStop
 from tpk.input_source.meter import StopwatchMeter
 from tpk.input_source.stream import DatapointStream
 from tpk.plugin.callback import Callback
@@ -59,7 +59,7 @@ class FeedInput(FlowInput):
         self._callback.meter = StopwatchMeter()
         return self._callback.meter
 
-    def start(self) -> None:
+    def start(self, session: Any) -> None:
         """Start the data; called in `before_train`."""
         self._watch()
         self._reset_state()
@@ -84,11 +84,11 @@ class FeedInput(FlowInput):
         self._stream.start()
 
 
-class _FeedCallback(InputCallback):
+class _FeedCallback(InputStartStop):
     """Feeds the placeholders of all towers."""
 
     def __init__(self, source: FeedInput, stream: DatapointStream) -> None:
-        self._source = source
+        super().__init__(source)
         self._stream = stream
         self._placeholders: list[Any] = []
         self._request = _SessionRunArgs(None, ReusableFeeds(self._placeholders, self._arrays_of_run))
@@ -110,18 +110,12 @@ class _FeedCallback(InputCallback):
     def drop(self) -> None:
         self._taken = None
 
-    def before_train(self, trainer: Any) -> None:
-        self._source.start()
-
     def before_run(self, run_context: Any) -> Any:
         # Before the hooks that note the start of the run: waiting for data, or its end, is not a part of the run.
         is_needed = run_context is not None and self._dependencies.among(run_context.original_args.fetches)
         if is_needed and self._taken is None:
             self._taken = self._take()
         return self._request
-
-    def after_train(self, trainer: Any) -> None:
-        self._source.stop()
 
     def _arrays_of_run(self) -> list[Any]:
         arrays, self._taken = self._taken, None

@@ -193,7 +193,7 @@ class QueueInput(FlowInput):
             if self.queue is None:
                 self.queue = self._make_queue(specs)
             self._check_queue([spec.dtype for spec in specs])
-            self._counter = ConsumedCounter("consumed")
+            self._counter = ConsumedCounter()
             placeholders = [tf.compat.v1.placeholder(spec.dtype, spec.shape, name=spec.name) for spec in specs]
             enqueue = self.queue.enqueue(placeholders, name="enqueue")
             self._close = self.queue.close(name="close")
@@ -222,7 +222,7 @@ class QueueInput(FlowInput):
     def _get_input_tensors(self) -> list[Any]:
         assert self._counter is not None
         # On the device of the queue, whatever the device of the tower.
-        with tf.device("/cpu:0"), tf.control_dependencies([self._counter.count("count")]):
+        with tf.device("/cpu:0"), tf.control_dependencies([self._counter.count()]):
             tensors: list[Any] = tf.nest.flatten(self._take())
         for tensor, spec in zip(tensors, self.signature, strict=True):
             tensor.set_shape(spec.shape)

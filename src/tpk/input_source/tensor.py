@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tpk.errors import InputError
 from tpk.input_source.base import InputSource
-from tpk.input_source.datapoint import hint_about_batches
+from tpk.input_source.datapoint import hint_about_batches, values_in_order
 from tpk.plugin.callback import Callback
 
 
@@ -47,7 +47,7 @@ class TensorInput(InputSource):
         return []
 
     def _get_input_tensors(self) -> list[Any]:
-        return match_tensors(self.get_tensor_fn(), self.signature, f"the function of {type(self).__name__}")
+        return match_tensors(self.get_tensor_fn(), self.signature, f"the datapoint of {type(self).__name__}")
 
 
 class DummyConstantInput(TensorInput):
@@ -99,18 +99,10 @@ def match_tensors(values: Any, signature: tuple[Any, ...], owner: str) -> list[A
     Raises:
         InputError: there is not one tensor with the right dtype and a compatible shape for each spec.
     """
-    if isinstance(values, Mapping):
-        names = [spec.name for spec in signature]
-        if set(values) != set(names):
-            raise InputError(f"{owner} gave the names {sorted(values)}, but the signature has {names}")
-        values = [values[name] for name in names]
-    if not isinstance(values, (list, tuple)):
-        raise InputError(f"{owner} must give a list, tuple or dict of tensors, not {values!r}")
-    if len(values) != len(signature):
-        raise InputError(
-            f"{owner} gave {len(values)} tensors, but the signature has {len(signature)}: "
-            f"{[spec.name for spec in signature]}"
-        )
+    try:
+        values = values_in_order(values, [spec.name for spec in signature])
+    except InputError as error:
+        raise InputError(f"{owner} {error}") from None
     return [
         _match_tensor(value, spec, f"{owner}: component {position} ({spec.name!r})")
         for position, (value, spec) in enumerate(zip(values, signature, strict=True))

@@ -9,15 +9,15 @@ import signal
 import threading
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 import numpy as np
 
 from tpk.dataflow.foreign import is_foreign_sequence
 from tpk.dataflow.memory import Allocate
-from tpk.dataflow.position import Count, Position, flows_within
+from tpk.dataflow.position import Count, Position, flows_within, in_parts
 from tpk.errors import ConfigError, InputError
 from tpk.plugin.description import RecordsOptions
 
@@ -398,17 +398,24 @@ class SequenceDataFlow(StatefulDataFlow):
         """Return the indices of all items in the order of the next pass; None for the order of the items."""
         return None
 
-    def _deliver(self, order: np.ndarray[Any, Any] | None, delivered: Count) -> Iterator[Any]:
+    @in_parts
+    def _deliver(self, order: np.ndarray[Any, Any] | None, delivered: Count) -> Generator[Iterator[Any], None, None]:
+        yield delivered.over(chain.from_iterable(self._some_items(order, delivered.value)))
+        self.place = None
+
+    def _some_items(self, order: np.ndarray[Any, Any] | None, begin: int) -> Iterator[Iterator[Any]]:
         items, length = self.items, len(self)
-        for start in range(delivered.value, length, _PLACES_AT_ONCE):
+        if type(items) is list and order is None and not self._shares:
+            yield islice(items, begin, None)  # much faster than by index
+            return
+        for start in range(begin, length, _PLACES_AT_ONCE):
             places = np.arange(start, min(start + _PLACES_AT_ONCE, length))
             for index, count, block in reversed(self._shares):
                 places = places // block * (count * block) + index * block + places % block
             if order is not None:
                 places = order[places]
             # Indexing a list by Python integers is far faster than by NumPy's.
-            yield from delivered.over(map(items.__getitem__, places.tolist()))
-        self.place = None
+            yield map(items.__getitem__, places.tolist())
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return a flow of some blocks of each pass."""
@@ -636,8 +643,9 @@ class LookaheadDataFlow(StatefulProxyDataFlow):
         self._since.value = 0
         self.place = {"caught_up": self.upstream.state_dict()}
 
-    def __iter__(self) -> Iterator[Any]:
-        yield from self._start()
+    @in_parts
+    def __iter__(self) -> Generator[Iterator[Any], None, None]:
+        yield self._start()
         self.place = None
 
     def _start(self) -> Iterator[Any]:

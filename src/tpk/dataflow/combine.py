@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any, TypeVar
 
@@ -21,7 +21,7 @@ from tpk.dataflow.base import (
     is_sequence,
     shard,
 )
-from tpk.dataflow.position import Count, Position, has_state
+from tpk.dataflow.position import Count, Position, has_state, in_parts
 from tpk.errors import ConfigError, InputError
 
 CombinedT = TypeVar("CombinedT", bound="CombinedDataFlow")
@@ -91,10 +91,11 @@ class ConcatData(CombinedDataFlow):
     def __len__(self) -> int:
         return sum(self.lengths())
 
-    def __iter__(self) -> Iterator[Any]:
+    @in_parts
+    def __iter__(self) -> Generator[Iterable[Any], None, None]:
         for index in range(self.begin() or 0, len(self.upstreams)):
             self.place = index
-            yield from self.upstreams[index]
+            yield self.upstreams[index]
         self.place = None
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -24,7 +24,7 @@ from tpk.dataflow.base import (
     shard,
 )
 from tpk.dataflow.combine import CombinedDataFlow
-from tpk.dataflow.position import close_iterator
+from tpk.dataflow.position import close_iterator, in_parts
 from tpk.dataflow.transforms.batch import BatchData, BatchDataByShape
 from tpk.errors import ConfigError, InputError
 from tpk.text import text_table
@@ -68,20 +68,18 @@ class PrintData(StatefulProxyDataFlow):
         self.name = name or type(flow).__name__
         self._shown = 0
 
-    def __iter__(self) -> Iterator[Any]:
+    @in_parts
+    def __iter__(self) -> Generator[Iterator[Any], None, None]:
         datapoints = iter(self.upstream)
-        if self._shown < self.num:
-            for datapoint in datapoints:
-                number = self.upstream.delivered - 1
-                logger.info(
-                    "%s, datapoint %d: %s", self.name, number, describe(datapoint, self.max_depth, self.max_list)
-                )
-                self._shown += 1
-                yield datapoint
-                if self._shown >= self.num:
-                    break
-        yield from datapoints
+        yield map(self._show, islice(datapoints, self.num - self._shown))
+        yield datapoints
         self._shown = self.num
+
+    def _show(self, datapoint: Any) -> Any:
+        number = self.upstream.delivered - 1
+        logger.info("%s, datapoint %d: %s", self.name, number, describe(datapoint, self.max_depth, self.max_list))
+        self._shown += 1
+        return datapoint
 
 
 def describe(datapoint: Any, max_depth: int = 3, max_items: int = 3) -> str:

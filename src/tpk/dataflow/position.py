@@ -5,15 +5,62 @@ from __future__ import annotations
 import logging
 import sys
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from itertools import compress, islice, repeat
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import wraps
+from itertools import chain, compress, islice, repeat
 from operator import length_hint
-from typing import Any
+from typing import Any, ParamSpec
 
 from tpk.dataflow.foreign import with_position
 from tpk.errors import InputError
 
 logger = logging.getLogger(__name__)
+
+
+ArgumentsT = ParamSpec("ArgumentsT")
+
+
+class Parts(chain[Any]):
+    """Iterates several iterables, one after the other, and closes each at its end.
+
+    Args:
+        parts: makes the iterables. It runs only between two of them: the datapoints are iterated in C, where a `yield
+            from` in a generator would cost as much as a cheap flow.
+    """
+
+    _parts: Generator[Iterator[Any], None, None]
+
+    def __new__(cls, parts: Generator[Iterable[Any], None, None]) -> Parts:
+        """Iterate the iterables."""
+        closed = _close_each(parts)
+        self: Any = cls.from_iterable(closed)
+        self._parts = closed
+        return self
+
+    def close(self) -> None:
+        """Close the current iterator and the generator, like the `close` of a generator."""
+        self._parts.close()
+
+
+def _close_each(parts: Generator[Iterable[Any], None, None]) -> Generator[Iterator[Any], None, None]:
+    with closing(parts):
+        for part in parts:
+            iterator = iter(part)
+            try:
+                yield iterator
+            finally:
+                close_iterator(iterator, part)
+
+
+def in_parts(iterate: Callable[ArgumentsT, Generator[Iterable[Any], None, None]]) -> Callable[ArgumentsT, Parts]:
+    """Decorate a generator function that yields iterables: the result iterates their items."""
+
+    @wraps(iterate)
+    def iterate_parts(*args: ArgumentsT.args, **kwargs: ArgumentsT.kwargs) -> Parts:
+        return Parts(iterate(*args, **kwargs))
+
+    return iterate_parts
 
 
 class Count:
@@ -91,7 +138,7 @@ class Position:
         """The number of datapoints delivered in the current pass."""
         return self._count.value
 
-    def __iter__(self) -> Generator[Any, None, None]:
+    def __iter__(self) -> Parts:
         """Begin a pass, or continue from the loaded state."""
         # Not in the generator, which starts later: a second consumer may begin before that.
         loaded, self._loaded = self._loaded, None
@@ -216,9 +263,10 @@ class Position:
         logger.info("%s keeps no position: replayed %d of its datapoints (%d passes)", kind, skipped, self.passes)
         return iterator
 
-    def _deliver(self, iterator: Iterator[Any]) -> Generator[Any, None, None]:
+    @in_parts
+    def _deliver(self, iterator: Iterator[Any]) -> Generator[Iterator[Any], None, None]:
         try:
-            yield from self._count.over(iterator)
+            yield self._count.over(iterator)
             self._in_pass = False
         finally:
             close_iterator(iterator, self._source)

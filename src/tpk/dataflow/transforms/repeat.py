@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice, repeat
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from itertools import chain, islice, repeat
 from typing import Any
 
 from tpk.checks import check_at_least
@@ -15,7 +15,7 @@ from tpk.dataflow.base import (
     divides_evenly,
     shard,
 )
-from tpk.dataflow.position import Count
+from tpk.dataflow.position import Count, in_parts
 from tpk.errors import ConfigError, InputError
 
 
@@ -45,13 +45,14 @@ class RepeatedData(StatefulProxyDataFlow):
             raise TypeError("a flow that is repeated forever has no length")
         return super().__len__() * self.num
 
-    def __iter__(self) -> Iterator[Any]:
+    @in_parts
+    def __iter__(self) -> Generator[Iterable[Any], None, None]:
         upstream = self.upstream
         repetition = self.begin() or 0
         delivered_before = repetition > 0
         while repetition != self.num:
             self.place = repetition
-            yield from upstream
+            yield upstream
             if not upstream.delivered and (self.num == -1 or delivered_before):
                 raise InputError(
                     f"RepeatedData: repetition {repetition} of {type(self.flow).__name__} has no datapoint"
@@ -89,13 +90,14 @@ class RepeatedDataPoint(LookaheadDataFlow):
     def __len__(self) -> int:
         return super().__len__() * self.num
 
-    def deliver(self, datapoints: Iterator[Any]) -> Iterator[Any]:
+    @in_parts
+    def deliver(self, datapoints: Iterator[Any]) -> Generator[Iterator[Any], None, None]:
         """Deliver a pass, given the datapoints of the flow beneath."""
-        for number, datapoint in enumerate(datapoints, 1):
-            yield from repeat(datapoint, self.num)
+        for datapoint in datapoints:
+            some = chain([datapoint], islice(datapoints, _DATAPOINTS_TO_REPLAY - 1))
+            yield chain.from_iterable(map(repeat, some, repeat(self.num)))
             # Not each time: the state of a deep flow may cost more than the datapoint.
-            if number % _DATAPOINTS_TO_REPLAY == 0:
-                self.caught_up()
+            self.caught_up()
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return the same on top of a share of the flow beneath, unless a block would divide a datapoint's copies."""
@@ -134,13 +136,14 @@ class FixedSizeData(StatefulProxyDataFlow):
     def __len__(self) -> int:
         return self._size
 
-    def __iter__(self) -> Iterator[Any]:
+    @in_parts
+    def __iter__(self) -> Generator[Iterator[Any], None, None]:
         self.place = count = Count(self.begin() or 0)
         while missing := self._size - count.value:
             if self._under_way is None:
                 self._under_way = iter(self.upstream)
             # `islice` and `Count` leave the iterator open for the next pass.
-            yield from count.over(islice(self._under_way, missing))
+            yield count.over(islice(self._under_way, missing))
             if count.value < self._size:
                 self._under_way = None
                 self._check_not_empty()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
 from tpk.checks import check_at_least
 from tpk.dataflow.base import LookaheadDataFlow, RNGDataFlow, StatefulProxyDataFlow, may_refill
 from tpk.dataflow.memory import copy_arrays
-from tpk.dataflow.position import Count
+from tpk.dataflow.position import Count, in_parts
 from tpk.errors import InputError
 
 logger = logging.getLogger(__name__)
@@ -99,19 +99,20 @@ class CacheData(StatefulProxyDataFlow, RNGDataFlow):
     def __len__(self) -> int:
         return super().__len__() if self._kept is None else len(self._kept)
 
-    def __iter__(self) -> Iterator[Any]:
+    @in_parts
+    def __iter__(self) -> Generator[Iterator[Any], None, None]:
         begin = self.begin() or 0
         rng = self.epoch_rng()
         if self._kept_before is not None:
             self._keep_again(self._kept_before)
         if self._kept is None:
-            yield from self._first_pass(begin)
+            yield self._first_pass(begin)
         else:
             kept = self._kept
             if self.shuffle:
                 kept = [kept[index] for index in rng.permutation(len(kept)).tolist()]
             self.place = count = Count(begin)
-            yield from count.over(islice(kept, begin, None))
+            yield count.over(islice(kept, begin, None))
         self.place = None
 
     def _first_pass(self, begin: int) -> Iterator[Any]:

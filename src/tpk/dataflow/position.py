@@ -10,7 +10,7 @@ from contextlib import closing
 from functools import wraps
 from itertools import chain, compress, islice, repeat
 from operator import length_hint
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, cast
 
 from tpk.dataflow.foreign import with_position
 from tpk.errors import InputError
@@ -34,7 +34,7 @@ class Parts(chain[Any]):
     def __new__(cls, parts: Generator[Iterable[Any], None, None]) -> Parts:
         """Iterate the iterables."""
         closed = _close_each(parts)
-        self: Any = cls.from_iterable(closed)
+        self = cast(Parts, cls.from_iterable(closed))
         self._parts = closed
         return self
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from threading import get_ident
 from typing import Any, NoReturn
 
@@ -19,7 +19,7 @@ from tpk.dataflow.base import (
     why_empty,
 )
 from tpk.dataflow.memory import copy_array
-from tpk.dataflow.position import Position, PositionTrail
+from tpk.dataflow.position import Parts, Position, PositionTrail
 from tpk.dataflow.transforms.map import log_undivided
 from tpk.dataflow.transforms.repeat import FixedSizeData
 from tpk.dataflow.transforms.shuffle import CacheData
@@ -175,7 +175,7 @@ class DatapointStream:
     def close(self) -> None:
         """Close the flow's iterator, and the files and workers behind it."""
         iterator, self._iterator = self._iterator, _NotStarted(self.owner)
-        if isinstance(iterator, Generator):
+        if isinstance(iterator, Parts):
             self._was_iterated = self._was_iterated or self.index > self.resumed_at
             iterator.close()
 

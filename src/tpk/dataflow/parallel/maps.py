@@ -18,7 +18,7 @@ from tpk.dataflow.memory import copy_arrays
 from tpk.dataflow.parallel.link import Receiver, Sender
 from tpk.dataflow.parallel.runners import SeededWork, iteration_is_over
 from tpk.dataflow.parallel.workers import WorkerProcess, check_worker_init, start_workers, stop_all
-from tpk.dataflow.position import PositionTrail
+from tpk.dataflow.position import Parts, PositionTrail
 from tpk.errors import ConfigError
 
 MapT = TypeVar("MapT", bound="ParallelMap")
@@ -90,7 +90,7 @@ class ParallelMap(StatefulProxyDataFlow):
         self._first_open, self._done = 0, set(done)
         self._trail.start(number)
 
-    def _numbered(self, datapoints: Generator[Any, None, None]) -> Generator[tuple[int, Any], None, None]:
+    def _numbered(self, datapoints: Parts) -> Generator[tuple[int, Any], None, None]:
         """Deliver the unfinished datapoints with their numbers."""
         try:
             for datapoint in datapoints:

@@ -18,7 +18,7 @@ from tpk.dataflow.base import ProxyDataFlow, RNGDataFlow, allocate_with, flow_le
 from tpk.dataflow.memory import ArraySpec
 from tpk.dataflow.parallel.link import END_OF_PASS, Receiver, Sender
 from tpk.dataflow.parallel.workers import WorkerProcess, check_worker_init, start_workers, stop_all
-from tpk.dataflow.position import Position
+from tpk.dataflow.position import Parts, Position
 from tpk.dataflow.transforms.map import log_undivided
 from tpk.errors import InputError
 
@@ -276,7 +276,7 @@ class RunFlow:
         drawn = None if self.random is None else self.random.state()
         return {"flow": position.state_dict(), **({} if drawn is None else {"random": drawn})}
 
-    def _continue(self, position: Position) -> Generator[Any, None, None]:
+    def _continue(self, position: Position) -> Parts:
         """Return the iterator of the current pass at the start."""
         if self.random is not None:
             self.random.begin()
@@ -293,7 +293,7 @@ class RunFlow:
         return _skip(position, datapoints, last)
 
 
-def _skip(position: Position, datapoints: Generator[Any, None, None], items: int) -> Generator[Any, None, None]:
+def _skip(position: Position, datapoints: Parts, items: int) -> Parts:
     """Skip `items` datapoints and ends of passes; return the iterator of the pass after them."""
     for _ in range(items):
         if next(datapoints, END_OF_PASS) is END_OF_PASS:

@@ -18,8 +18,8 @@ Allocate: TypeAlias = Callable[[Sequence[ArraySpec]], list[np.ndarray[Any, Any]]
 ALIGNMENT = 64
 """Bytes; TensorFlow's `EIGEN_MAX_ALIGN_BYTES`. TensorFlow copies arrays that are not aligned to it."""
 
-_FEW_BYTES = 1 << 17
-"""Arrays up to this size are not aligned: the copy by TensorFlow costs less."""
+FEW_BYTES = 1 << 17
+"""Arrays up to this size need not be aligned: the copy by TensorFlow costs less."""
 
 UNCHANGING = frozenset({bool, int, float, complex, str, bytes, type(None)})
 """Immutable types."""
@@ -42,9 +42,12 @@ def aligned_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
     return np.ndarray(shape, dtype, block, start)
 
 
-def allocate_aligned(arrays: Sequence[ArraySpec]) -> list[np.ndarray[Any, Any]]:
-    """Make arrays by `aligned_empty`; an `Allocate`."""
-    return [aligned_empty(shape, dtype) for shape, dtype in arrays]
+def allocate_arrays(arrays: Sequence[ArraySpec]) -> list[np.ndarray[Any, Any]]:
+    """Make arrays, aligned if they are large; an `Allocate`."""
+    return [
+        (np.empty if prod(shape) * dtype.itemsize <= FEW_BYTES else aligned_empty)(shape, dtype)
+        for shape, dtype in arrays
+    ]
 
 
 def copy_array(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -53,7 +56,7 @@ def copy_array(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     Args:
         array: an array, not of a subclass.
     """
-    if array.nbytes <= _FEW_BYTES:
+    if array.nbytes <= FEW_BYTES:
         return array.copy()
     return aligned_copy(array)
 

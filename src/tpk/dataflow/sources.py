@@ -54,9 +54,11 @@ class DataFromList(SequenceDataFlow, RNGDataFlow):
         self.shuffle = shuffle
 
     def _order(self) -> np.ndarray[Any, Any] | None:
-        rng = self.epoch_rng()
+        if not self.shuffle:
+            self.epoch += 1
+            return None
         # All workers draw the same order, so that their shares are disjoint.
-        return rng.permutation(len(self.items)) if self.shuffle else None
+        return self.epoch_rng().permutation(len(self.items))
 
 
 class DataFromIterable(DataFlow):

@@ -37,7 +37,7 @@ from tpk.dataflow import (
     RepeatedDataPoint,
 )
 from tpk.dataflow.base import close_dataflow
-from tpk.dataflow.memory import allocate_aligned
+from tpk.dataflow.memory import allocate_arrays
 from tpk.dataflow.parallel.blocks import BlockFile, create_file
 from tpk.dataflow.parallel.link import LinkClosed, Receiver, Sender
 
@@ -408,7 +408,7 @@ def test_batches_are_put_together_where_they_are_sent_from(kind):
     made = []
 
     def allocate(specs):
-        made.extend(allocate_aligned(specs))
+        made.extend(allocate_arrays(specs))
         return made[-len(specs) :]
 
     flow = IN_PLACE[kind]()

@@ -30,7 +30,7 @@ import attrs
 import cloudpickle
 import numpy as np
 
-from tpk.dataflow.memory import ALIGNMENT, ArraySpec, aligned_copy, allocate_aligned
+from tpk.dataflow.memory import ALIGNMENT, ArraySpec, aligned_copy, allocate_arrays
 from tpk.dataflow.parallel.blocks import BlockFile, block_size, give_back
 
 HEADER = struct.Struct("<BxxxIQ")
@@ -163,7 +163,7 @@ class Sender:
         """
         sizes = [prod(shape) * dtype.itemsize for shape, dtype in arrays]
         if sum(sizes) < _LEAST_ALLOCATED or any(dtype.hasobject for _, dtype in arrays):
-            return allocate_aligned(arrays)
+            return allocate_arrays(arrays)
         offsets, size = _lay_out(sizes)
         block = self._acquire(size + _ROOM_BESIDE)
         whole = np.frombuffer(block.memory, np.uint8)

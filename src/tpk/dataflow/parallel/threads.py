@@ -14,7 +14,7 @@ from typing import Any
 
 from tpk.checks import check_positive
 from tpk.dataflow.base import DataFlow, error_of_data, may_refill, seed_dataflow, shard
-from tpk.dataflow.memory import allocate_aligned, copy_arrays
+from tpk.dataflow.memory import allocate_arrays, copy_arrays
 from tpk.dataflow.parallel.link import END, END_OF_PASS, ERROR, OBJECT, STATE, LinkClosed
 from tpk.dataflow.parallel.runners import FlowRunner, RunFlow, Team, TeamState
 from tpk.errors import ConfigError
@@ -177,7 +177,7 @@ class _Buffer:
     States do not count. `SimpleQueue` may be used while the garbage collector runs, which may call `close`.
     """
 
-    allocate = staticmethod(allocate_aligned)
+    allocate = staticmethod(allocate_arrays)
 
     def __init__(self, size: int, copies: bool) -> None:
         self._copies = copies

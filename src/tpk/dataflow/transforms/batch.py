@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from itertools import islice
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from tpk.checks import check_at_least
 from tpk.dataflow.base import DataFlow, LookaheadDataFlow, StatefulProxyDataFlow, flow_length, may_refill, shard
-from tpk.dataflow.memory import Allocate, ArraySpec, aligned_empty, allocate_aligned, copy_arrays
+from tpk.dataflow.memory import FEW_BYTES, Allocate, ArraySpec, aligned_empty, allocate_arrays, copy_arrays
 from tpk.dataflow.position import flows_within
 from tpk.dataflow.transforms.map import describe_components
 from tpk.errors import InputError
@@ -34,7 +35,7 @@ class BatchingDataFlow(StatefulProxyDataFlow):
         check_at_least(self, 1, batch_size=batch_size)
         self.batch_size = batch_size
         self.remainder = remainder
-        self._allocate: Allocate = allocate_aligned
+        self._allocate: Allocate | None = None
 
     def joiner(self) -> Joiner:
         """Return what joins the datapoints of a batch."""
@@ -50,8 +51,8 @@ class BatchData(BatchingDataFlow):
 
     Datapoints that are lists or tuples become a list, dicts a dict. Within a component, arrays and NumPy
     scalars must all have the same shape and dtype; Python numbers get the dtype that `numpy.asarray` gives
-    them, text and bytes become an array of objects. Arrays are laid out so that TensorFlow takes them without
-    another copy.
+    them, text and bytes become an array of objects. Arrays that are large are aligned, so that TensorFlow takes them
+    without another copy.
 
     Workers that share a `BatchData` make the same batches as a single process: each takes its datapoints in blocks of
     a batch.
@@ -144,21 +145,25 @@ class BatchDataByShape(BatchingDataFlow, LookaheadDataFlow):
 
     def deliver(self, datapoints: Iterator[Any]) -> Iterator[Any]:
         """Deliver a pass, given the datapoints of the flow beneath."""
-        held: dict[tuple[int, ...], dict[int, Any]] = {}  # the datapoints of each shape, by number
+        held: dict[tuple[int, ...], tuple[list[Any], list[int]]] = defaultdict(lambda: ([], []))
         joiner = self.joiner()
         if may_refill(self.flow):
             datapoints = map(copy_arrays, datapoints)
         for number, datapoint in enumerate(datapoints, self.upstream.delivered):
-            shape = self._shape(datapoint, number)
-            alike = held.setdefault(shape, {})
-            alike[number] = datapoint
+            try:
+                shape = datapoint[self.idx].shape
+            except (AttributeError, LookupError, TypeError):
+                shape = self._shape(datapoint, number)
+            alike, numbers = held[shape]
+            alike.append(datapoint)
+            numbers.append(number)
             if len(alike) == self.batch_size:
                 del held[shape]
-                yield joiner.join(list(alike.values()), list(alike))
+                yield joiner.join(alike, numbers)
                 if not held:
                     self.caught_up()
-        for alike in held.values() if self.remainder else ():
-            yield joiner.join(list(alike.values()), list(alike))
+        for alike, numbers in held.values() if self.remainder else ():
+            yield joiner.join(alike, numbers)
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return the same on top of a share of the flow beneath."""
@@ -184,10 +189,10 @@ class Joiner:
     Args:
         owner: the name of the flow that makes the batch, for messages.
         use_list: whether each component becomes a list instead of an array.
-        allocate: makes the arrays of a batch.
+        allocate: makes the arrays of a batch; by default NumPy, aligned if they are large.
     """
 
-    def __init__(self, owner: str, use_list: bool, allocate: Allocate = allocate_aligned) -> None:
+    def __init__(self, owner: str, use_list: bool, allocate: Allocate | None = None) -> None:
         self.owner = owner
         self.use_list = use_list
         self._allocate = allocate
@@ -222,8 +227,9 @@ class Joiner:
         """
         self._numbers = numbers
         columns = self._columns(datapoints)
-        arrays = self._arrays or self._new_arrays(datapoints[0], len(datapoints))
-        self._arrays = {}
+        arrays, self._arrays = self._arrays, {}
+        if self._allocate is not None and not arrays:
+            arrays = self._new_arrays(datapoints[0], len(datapoints))
         if isinstance(datapoints[0], (list, tuple)):
             return [self._join(component, values, arrays.get(component)) for component, values in columns]
         return {component: self._join(component, values, arrays.get(component)) for component, values in columns}
@@ -289,11 +295,14 @@ class Joiner:
         first = datapoints[0]
         kinds = set(map(type, datapoints))
         if kinds == {list} or all(issubclass(kind, (list, tuple)) for kind in kinds):
-            with suppress(ValueError):  # their lengths differ
+            try:
                 return list(enumerate(zip(*datapoints, strict=True)))
-        are_mappings = all(issubclass(kind, Mapping) for kind in kinds)
-        if are_mappings and all(datapoint.keys() == first.keys() for datapoint in datapoints):
-            return [(component, [datapoint[component] for datapoint in datapoints]) for component in first]
+            except ValueError:  # their lengths differ
+                raise self._misfit(datapoints) from None
+        if all(issubclass(kind, Mapping) for kind in kinds):
+            components = first.keys()
+            if all(datapoint.keys() == components for datapoint in datapoints):
+                return [(component, [datapoint[component] for datapoint in datapoints]) for component in first]
         raise self._misfit(datapoints)
 
     def _new_arrays(self, datapoint: Any, size: int) -> dict[Any, np.ndarray[Any, Any]]:
@@ -306,23 +315,23 @@ class Joiner:
             # Texts grow with the longest one, which may come last.
             if type(value) is np.ndarray and value.ndim and value.dtype.kind not in "SUO":
                 specs[component] = ((size, *value.shape), value.dtype)
-        return dict(zip(specs, self._allocate(list(specs.values())), strict=True))
+        allocate = self._allocate or allocate_arrays
+        return dict(zip(specs, allocate(list(specs.values())), strict=True))
 
     def _join(self, component: Any, values: Sequence[Any], array: np.ndarray[Any, Any] | None) -> Any:
-        if array is None:
-            return list(values) if self.use_list else self.combine(component, values)
-        joined = array if len(array) == len(values) else array[: len(values)]
-        if values[0] is array and all(value is array for value in values):  # copied already
-            return joined
-        if set(map(type, values)) == {np.ndarray}:
-            rows = joined.reshape(-1, *array.shape[2:]) if array.size else joined
+        if self.use_list:
+            return list(values)
+        if array is not None and any(value is array for value in values):  # some or all were copied to their rows
+            if all(value is array for value in values):
+                return array[: len(values)]
+            values = [array[row] if value is array else value for row, value in enumerate(values)]
+            return self.combine(component, values)
+        if set(map(type, values)) == {np.ndarray} and len(set(map(_DTYPE, values))) == 1:
             try:
-                if set(map(len, values)) == {array.shape[1]}:
-                    np.concatenate(values, out=rows, casting="no")
-                    return joined
-            except (TypeError, ValueError):
+                return _stack(values, array)
+            except ValueError:
                 pass  # `combine` finds the value that does not fit
-        return self.combine(component, [array[row] if value is array else value for row, value in enumerate(values)])
+        return self.combine(component, values)
 
     def _misfit(self, datapoints: Sequence[Any]) -> InputError:
         """Return the error for datapoints that do not all have the same components."""
@@ -339,6 +348,24 @@ class Joiner:
 
 _Place: TypeAlias = tuple[np.ndarray[Any, Any], tuple[int, ...], np.dtype[Any]]
 """The array of a batch for a component, and the shape and dtype of its rows."""
+
+
+def _stack(values: Sequence[np.ndarray[Any, Any]], array: np.ndarray[Any, Any] | None) -> np.ndarray[Any, Any]:
+    """Return arrays of the same dtype stacked, in `array` if it is not None.
+
+    Raises:
+        ValueError: their shapes differ.
+    """
+    first = values[0]
+    if array is None:
+        if len(values) * first.nbytes <= FEW_BYTES:
+            return np.array(values)
+        array = aligned_empty((len(values), *first.shape), first.dtype)
+    if first.ndim and first.size and set(map(len, values)) == {len(first)}:
+        # Faster than `numpy.stack`.
+        np.concatenate(values, out=array.reshape(-1, *first.shape[1:]))
+        return array
+    return np.stack(values, out=array)
 
 
 def _copy_to_row(datapoint: Any, places: Mapping[Any, _Place], row: int) -> Any:
@@ -367,4 +394,5 @@ def _components(datapoint: Any) -> Any:
     return len(datapoint) if isinstance(datapoint, (list, tuple)) else None
 
 
+_DTYPE = attrgetter("dtype")
 _PYTHON_NUMBERS = frozenset({bool, int, float, complex})

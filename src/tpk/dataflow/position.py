@@ -125,6 +125,8 @@ class Position:
     def __init__(self, flow: Iterable[Any]) -> None:
         self.flow = flow
         self._source = with_position(flow)
+        self._has_state = has_state(self._source)
+        self._has_break_off = self._has_state and callable(getattr(self._source, "break_off", None))
         self.passes = 0
         self._count = Count()
         self._in_pass = False
@@ -160,7 +162,7 @@ class Position:
             self._loaded = {**self._loaded, "broken_off": self._loaded["in_pass"]}
         elif self._in_pass and not self._broken_off:
             self._broken_off = True
-            if self._has_break_off or (before is not None and has_state(self._source) and _continues(before)):
+            if self._has_break_off or (before is not None and self._has_state and _continues(before)):
                 self._leave_pass()
 
     def state_dict(self) -> dict[str, Any]:
@@ -173,7 +175,7 @@ class Position:
         state: dict[str, Any] = {"passes": self.passes, "delivered": self.delivered, "in_pass": self._in_pass}
         if self._broken_off:
             state["broken_off"] = True
-        if has_state(self._source):
+        if self._has_state:
             state["flow"] = self._source.state_dict()  # type: ignore[attr-defined]
         else:
             state["history"] = [list(run) for run in self._history]
@@ -191,10 +193,6 @@ class Position:
             return None
         delivered, state = self._before
         return state if delivered == self.delivered else None
-
-    @property
-    def _has_break_off(self) -> bool:
-        return has_state(self._source) and callable(getattr(self._source, "break_off", None))
 
     def _leave_pass(self) -> None:
         """Let a flow with its own state end its pass."""
@@ -226,7 +224,7 @@ class Position:
         whole = [[None, self.passes - 1]] if self.passes > 1 else []
         self._history = [list(run) for run in state.get("history", whole)]
         continues = _continues(state)
-        if has_state(self._source) and "flow" in state:
+        if self._has_state and "flow" in state:
             self._source.load_state_dict(state["flow"])  # type: ignore[attr-defined]
             if continues:
                 return iter(self._source)

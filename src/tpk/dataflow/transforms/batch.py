@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from operator import attrgetter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -326,10 +325,10 @@ class Joiner:
                 return array[: len(values)]
             values = [array[row] if value is array else value for row, value in enumerate(values)]
             return self.combine(component, values)
-        if set(map(type, values)) == {np.ndarray} and len(set(map(_DTYPE, values))) == 1:
+        if type(values[0]) is np.ndarray and set(map(type, values)) == {np.ndarray}:
             try:
                 return _stack(values, array)
-            except ValueError:
+            except (TypeError, ValueError):
                 pass  # `combine` finds the value that does not fit
         return self.combine(component, values)
 
@@ -351,21 +350,22 @@ _Place: TypeAlias = tuple[np.ndarray[Any, Any], tuple[int, ...], np.dtype[Any]]
 
 
 def _stack(values: Sequence[np.ndarray[Any, Any]], array: np.ndarray[Any, Any] | None) -> np.ndarray[Any, Any]:
-    """Return arrays of the same dtype stacked, in `array` if it is not None.
+    """Return arrays stacked, in `array` if it is not None.
 
     Raises:
-        ValueError: their shapes differ.
+        TypeError, ValueError: their dtypes or shapes differ.
     """
     first = values[0]
+    shape = (len(values), *first.shape)
+    if array is None and len(values) * first.nbytes > FEW_BYTES:
+        array = aligned_empty(shape, first.dtype)
+    if not first.size or not first.ndim or set(map(len, values)) != {len(first)}:
+        return np.stack(values, out=array, dtype=None if array is not None else first.dtype, casting="no")
+    # Faster than `numpy.stack`.
     if array is None:
-        if len(values) * first.nbytes <= FEW_BYTES:
-            return np.array(values)
-        array = aligned_empty((len(values), *first.shape), first.dtype)
-    if first.ndim and first.size and set(map(len, values)) == {len(first)}:
-        # Faster than `numpy.stack`.
-        np.concatenate(values, out=array.reshape(-1, *first.shape[1:]))
-        return array
-    return np.stack(values, out=array)
+        return np.concatenate(values, dtype=first.dtype, casting="no").reshape(shape)
+    np.concatenate(values, out=array.reshape(-1, *first.shape[1:]), casting="no")
+    return array
 
 
 def _copy_to_row(datapoint: Any, places: Mapping[Any, _Place], row: int) -> Any:
@@ -394,5 +394,4 @@ def _components(datapoint: Any) -> Any:
     return len(datapoint) if isinstance(datapoint, (list, tuple)) else None
 
 
-_DTYPE = attrgetter("dtype")
 _PYTHON_NUMBERS = frozenset({bool, int, float, complex})

@@ -201,7 +201,7 @@ class _Joiner(Joiner):
         dtype = getattr(values[0], "dtype", _DTYPES.get(type(values[0])))
         if dtype is None:
             return super().combine(component, values)
-        if np.ndim(values[0]):
+        if getattr(values[0], "ndim", 0):
             joined = super().combine(component, values)
             return joined if dtype.kind in "SUO" else joined.astype(dtype, copy=False)
         try:

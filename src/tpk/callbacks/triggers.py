@@ -21,6 +21,11 @@ from tpk.plugin.spec import taking_all
 logger = logging.getLogger(__name__)
 
 
+def _of_cb(name: str, doc: str) -> Any:
+    """Return a property of a proxy that reads and sets the attribute `name` of its `cb`."""
+    return property(lambda self: getattr(self.cb, name), lambda self, value: setattr(self.cb, name, value), None, doc)
+
+
 class ProxyCallback(Callback):
     """Base of proxies of callbacks.
 
@@ -51,6 +56,9 @@ class ProxyCallback(Callback):
 
     cb: Callback
     extra_hooks: Collection[str] = ()
+    trainer: TrainerProtocol = _of_cb("trainer", "The trainer.")
+    plugin_name: str = _of_cb("plugin_name", "The unique name under which both are registered.")
+    chief_only: bool = _of_cb("chief_only", "Whether only the chief runs the callback.")
 
     def __init__(self, callback: Any) -> None:
         self._given = callback
@@ -89,33 +97,6 @@ class ProxyCallback(Callback):
                     self._hooks_of_cb[name] = _with_all_arguments(self.cb, name, place)
                 hooks[name] = _in_place_of(place, getattr(self, name))
         return {name: method for name, method in hooks.items() if name not in self.unused_hooks}
-
-    @property
-    def trainer(self) -> TrainerProtocol:
-        """The trainer."""
-        return self.cb.trainer
-
-    @trainer.setter
-    def trainer(self, trainer: TrainerProtocol) -> None:
-        self.cb.trainer = trainer
-
-    @property
-    def plugin_name(self) -> str:
-        """The unique name under which both are registered."""
-        return self.cb.plugin_name
-
-    @plugin_name.setter
-    def plugin_name(self, name: str) -> None:
-        self.cb.plugin_name = name
-
-    @property
-    def chief_only(self) -> bool:
-        """Whether only the chief runs the callback."""
-        return self.cb.chief_only
-
-    @chief_only.setter
-    def chief_only(self, chief_only: bool) -> None:
-        self.cb.chief_only = chief_only
 
     def configure_run(self, run: RunOptions) -> None:
         """Let the other callback configure the run."""

@@ -83,7 +83,8 @@ class Watchdog(Callback):
 
     def setup_graph(self, trainer: TrainerProtocol) -> None:
         """Add the op that returns the size of the input's queue."""
-        queue = _queue_of(trainer.input_source)
+        source: Any = trainer.input_source
+        queue = None if source is None else getattr(source.innermost, "queue", None)
         if queue is not None:
             self._queue_size = queue.size(name="watchdog_queue_size")
 
@@ -204,13 +205,6 @@ def _stacks() -> str:
         if ident != threading.get_ident()
     ]
     return "\n".join(stacks).rstrip()
-
-
-def _queue_of(source: Any) -> Any:
-    """Return the queue of an input source, or of the source that it wraps, or None."""
-    while source is not None and getattr(source, "queue", None) is None:
-        source = getattr(source, "source", None)
-    return None if source is None else source.queue
 
 
 def _run_aside(function: Callable[[], Any]) -> Any:

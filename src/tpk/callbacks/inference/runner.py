@@ -202,7 +202,7 @@ class InferenceRunner(Callback):
 
     def _build(self, trainer: Any) -> None:
         """Build a tower on the data, or several to be fed."""
-        inputs = self._data.get_input_tensors()
+        inputs = self._data.source.get_input_tensors()
         name = self._free_name(trainer)
         devices = self._choose_devices(trainer.strategy)
         if len(devices) == 1:
@@ -461,10 +461,6 @@ class EvaluationData:
             self._check_size()
         self._hooks.register_all(callbacks)
         self._hooks.attach(trainer)
-
-    def get_input_tensors(self) -> list[Any]:
-        """Return the tensors of a batch, in the order of the signature."""
-        return self.source.get_input_tensors()
 
     def complete_graph(self, trainer: Any) -> None:
         """Let the callbacks of the source add ops to the graph, after the towers are built."""

@@ -18,7 +18,7 @@ from tpk.cli.framework import examples, json_option
 from tpk.cli.table import print_table, printable
 from tpk.errors import ConfigError
 from tpk.plugin.description import leaves_of
-from tpk.text import human_duration
+from tpk.text import human_duration, shorten
 
 if TYPE_CHECKING:
     from tpk.cli.runs.run import Run
@@ -179,12 +179,8 @@ def state_text(run: Run) -> str:
 
 def _differences_text(differing: dict[str, Any]) -> str:
     """Return the differences of a run in one cell. ``--json`` has all of them."""
-    texts = []
-    for name, value in differing.items():
-        text = str(value)
-        if name not in _IN_COLUMNS:
-            short = text if len(text) <= _MAX_VALUE_LENGTH else f"{text[: _MAX_VALUE_LENGTH - 1]}…"
-            texts.append(f"{name}={short}")
+    shown = {name: shorten(str(value), _MAX_VALUE_LENGTH) for name, value in differing.items()}
+    texts = [f"{name}={value}" for name, value in shown.items() if name not in _IN_COLUMNS]
     if len(texts) > _MAX_DIFFERENCES:
         texts[_MAX_DIFFERENCES:] = [f"… {len(texts) - _MAX_DIFFERENCES} more (--json)"]
     return ", ".join(texts)

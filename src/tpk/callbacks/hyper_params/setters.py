@@ -25,7 +25,13 @@ logger = logging.getLogger(__name__)
 
 
 class HyperParam(RecordsOptions, abc.ABC):
-    """A number that influences the training and can be changed while the training runs."""
+    """A number that influences the training and can be changed while the training runs.
+
+    Attributes:
+        readable_name: the name in log messages; set by the subclass.
+    """
+
+    readable_name: str
 
     def setup_graph(self) -> None:
         """Add the ops that setting the value needs to the default graph."""
@@ -37,11 +43,6 @@ class HyperParam(RecordsOptions, abc.ABC):
     @abc.abstractmethod
     def get_value(self) -> Any:
         """Return the current value, as plain Python data."""
-
-    @property
-    @abc.abstractmethod
-    def readable_name(self) -> str:
-        """The name in log messages."""
 
 
 class GraphVarParam(HyperParam):
@@ -58,17 +59,12 @@ class GraphVarParam(HyperParam):
     """
 
     def __init__(self, name: str) -> None:
-        self.name = name.removesuffix(":0")
+        self.name = self.readable_name = name.removesuffix(":0")
         self._variable: Any = None
         self._new_value: Any = None
         self._assign: Any = None
         self._sess: Any = None
         self._set: Callable[[Any], Any] | None = None
-
-    @property
-    def readable_name(self) -> str:
-        """The name of the variable."""
-        return self.name
 
     def setup_graph(self) -> None:
         """Find the variable, and build the op that assigns to it."""
@@ -119,12 +115,7 @@ class ObjAttrParam(HyperParam):
     def __init__(self, obj: object, attr: str, readable_name: str | None = None) -> None:
         self._obj = obj
         self._attr = attr
-        self._readable_name = readable_name or attr
-
-    @property
-    def readable_name(self) -> str:
-        """The name in log messages."""
-        return self._readable_name
+        self.readable_name = readable_name or attr
 
     def set_value(self, value: Any) -> None:
         """Set the attribute."""

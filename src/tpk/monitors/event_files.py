@@ -107,21 +107,17 @@ class EventFiles:
         seconds = max(int(self._clock()), latest + 1)
         # Distinguishes files of other writers and processes in the same second.
         own = f"{socket.gethostname()}.{os.getpid()}.{next(_file_count)}"
-        self._path, self._size = self._folder / f"{_PREFIX}{seconds:010d}.{own}{self._suffix}", 0
-        self._path.touch(exist_ok=False)  # TensorFlow would follow a link.
-        try:
-            self._writer = tf.io.TFRecordWriter(os.fspath(self._path))
-        except BaseException:
-            self._path.unlink()
-            raise
+        path = self._folder / f"{_PREFIX}{seconds:010d}.{own}{self._suffix}"
+        path.touch(exist_ok=False)  # TensorFlow would follow a link.
+        self._path, self._size = path, 0
+        self._writer = tf.io.TFRecordWriter(os.fspath(path))
         self._writer.write(Event(wall_time=self._clock(), file_version="brain.Event:2").SerializeToString())
 
     def _give_up_file(self) -> None:
         writer, self._writer = self._writer, None
-        if writer is None:
-            return
         with suppress(Exception):  # It may try again to write the rest.
-            writer.close()
+            if writer is not None:
+                writer.close()
         del writer
         with suppress(OSError):
             if self._size:

@@ -127,7 +127,7 @@ class JSONWriter(FileMonitor):
             replace_file(self.path, restored)
 
 
-class _AppendedFile:
+class _AppendedFile(io.FileIO):
     """A file to which lines are appended, each in one system call, so that a killed process leaves no part of one.
 
     An incomplete last line that a crash or a full disk has left is removed, so that the next line stays separate.
@@ -141,15 +141,14 @@ class _AppendedFile:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._path = path
-        self._file: io.FileIO = io.FileIO(path, "a", opener=open_no_link)
+        super().__init__(path, "a", opener=open_no_link)
         content = path.read_bytes()
         whole = content.rfind(b"\n") + 1
         if _is_row(content[whole:]):
-            self._file.write(b"\n")
+            self.write(b"\n")
         elif content[whole:]:
             logger.warning("%s: removed an incomplete last line of %d bytes", path, len(content) - whole)
-            self._file.truncate(whole)
+            self.truncate(whole)
 
     def append(self, line: str) -> None:
         """Append `line`, without its line end.
@@ -158,22 +157,18 @@ class _AppendedFile:
             OSError: if it cannot be written; the file is unchanged.
         """
         data = line.encode() + b"\n"
-        before = self._file.seek(0, io.SEEK_END)
+        before = self.seek(0, io.SEEK_END)
         try:
-            if self._file.write(data) != len(data):
-                raise OSError(f"{self._path}: only part of a line could be written; the disk may be full")
+            if self.write(data) != len(data):
+                raise OSError(f"{self.name}: only part of a line could be written; the disk may be full")
         except OSError:
-            self._file.truncate(before)
+            self.truncate(before)
             raise
 
     def sync(self) -> int:
         """Write the file to disk, and return its size in bytes."""
-        os.fsync(self._file.fileno())
-        return self._file.seek(0, io.SEEK_END)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        os.fsync(self.fileno())
+        return self.seek(0, io.SEEK_END)
 
 
 def _is_row(line: bytes) -> bool:

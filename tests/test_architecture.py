@@ -41,7 +41,7 @@ BUDGETS = {
     "input_source": 1580,
     "layers": 1730,
     "monitors": 975,
-    "plugin": 1460,
+    "plugin": 1445,
     "predict": 1100,
     "session": 760,
     "strategies": 2160,

@@ -16,6 +16,5 @@ from .spec import hookimpl as hookimpl, hookspec as hookspec
 from .step import StepHooks as StepHooks
 from .trainer import (
     RunOptions as RunOptions,
-    TowerTrainerProtocol as TowerTrainerProtocol,
     TrainerProtocol as TrainerProtocol,
 )

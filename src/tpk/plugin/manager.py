@@ -146,10 +146,6 @@ class HookManager:
         self._register_hooks()
         return [each.name for each in added]
 
-    def is_registered(self, plugin: object) -> bool:
-        """Return whether this object (not an equal one) is registered."""
-        return any(each.plugin is plugin for each in self._plugins)
-
     def compile_step(self) -> StepHooks:
         """Return the compiled hooks of the step. Call it after all plugins are registered.
 

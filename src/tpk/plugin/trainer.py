@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -469,28 +469,3 @@ class TrainerProtocol(Protocol):
 
     def request_stop(self, reason: str) -> None:
         """End the run cleanly after the current step."""
-
-
-class TowerTrainerProtocol(TrainerProtocol, Protocol):
-    """The part of a trainer with a tower function that plugins may use."""
-
-    @property
-    def tower_func(self) -> Callable[..., Tensor]:
-        """The tower function of the model."""
-
-    @property
-    def inputs(self) -> list[Tensor]:
-        """The input tensors of the main training tower."""
-
-    def get_predictor(
-        self,
-        input_names: Sequence[str],
-        output_names: Sequence[str] | Mapping[str, str],
-        device: str | int | None = None,
-    ) -> Callable[..., Any]:
-        """Return a predictor with the variables of the training run."""
-
-    def build_inference_tower(
-        self, ns_name: str, inputs: Sequence[Tensor] | None = None, device: str | None = None
-    ) -> TowerProtocol:
-        """Build an inference tower that shares the variables of the main training tower."""

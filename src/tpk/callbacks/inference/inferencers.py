@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError, InputError
 from tpk.graph.variables import assign_values, make_local, record_variables, variable_name
-from tpk.plugin import TowerTrainerProtocol
+from tpk.plugin import TrainerProtocol
 from tpk.plugin.description import RecordsOptions
 from tpk.tower.handle import TowerHandle
 
@@ -50,7 +50,7 @@ class Inferencer(RecordsOptions, abc.ABC):
         ```
     """
 
-    trainer: TowerTrainerProtocol
+    trainer: TrainerProtocol
 
     @property
     def statistics(self) -> Sequence[str]:

@@ -120,8 +120,7 @@ def taken_arguments(where: str, given: Sequence[str], method: Callable[..., Any]
 def taking_all(where: str, given: Sequence[str], method: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of all arguments of a hook: `method` itself if it takes all of them in the same order.
 
-    Args, raises:
-        See `taken_arguments`.
+    The arguments and errors are the same as for `taken_arguments`.
     """
     taken = taken_arguments(where, given, method)
     if taken == tuple(given):

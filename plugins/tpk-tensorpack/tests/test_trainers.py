@@ -19,7 +19,6 @@ from tpk_tensorpack.graph_builder.training import (
     SyncMultiGPUReplicatedBuilder,
 )
 from tpk_tensorpack.graph_builder.utils import allreduce_grads_hierarchical, allreduce_grads_naive
-from tpk_tensorpack.tfutils.collection import CollectionGuard
 from tpk_tensorpack.tfutils.distributed import get_distributed_session_creator
 from tpk_tensorpack.tfutils.tower import PredictTowerContext, TowerContext, TowerFunc, TrainTowerContext
 from tpk_tensorpack.train.interface import apply_default_prefetch
@@ -435,19 +434,6 @@ def test_handles_have_what_a_tower_has_returned_and_added():
         with PredictTowerContext("new", "scope") as context:
             assert context.has_own_variables
             assert v1.get_variable("v", []).op.name == "scope/v"
-
-
-def test_a_guard_watches_collections_and_lets_them_lose_what_they_gain(caplog):
-    with tf.Graph().as_default():
-        v1.add_to_collection("kept", 1)
-        with CollectionGuard("model", check_diff=True, freeze_keys=["frozen"]) as guard:
-            v1.add_to_collection("kept", 2)
-            v1.add_to_collection("frozen", 3)
-            v1.get_variable("v", [])
-        assert guard.original["kept"] == (1,)
-        assert (guard.get_collection_in_tower("kept"), guard.get_collection_in_tower("frozen")) == ([2], [3])
-        assert (v1.get_collection("kept"), v1.get_collection("frozen")) == ([1, 2], [])
-    assert [record.getMessage() for record in caplog.records] == ["model has added to collections: kept: 1 + 1"]
 
 
 def test_sessions_on_a_server_have_their_variables():

@@ -1,6 +1,6 @@
 """The log and log directory of a script.
 
-``logger.info`` and similar functions write lines such as ``[0131 23:59:59 @train.py:12] message`` to standard error,
+``logger.info`` and similar functions write lines such as ``[0131 23:59:59 @train.py:12] message`` to standard output,
 and to ``log.log`` in the directory set by `set_logger_dir` or `auto_set_dir`. The trainers also write to that
 directory.
 """

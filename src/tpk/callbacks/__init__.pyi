@@ -69,6 +69,7 @@ from .session_hooks import (
     HookToCallback as HookToCallback,
 )
 from .statistics.epoch_means import EpochMeans as EpochMeans
+from .statistics.followed import Statistic as Statistic
 from .statistics.progress import (
     EstimatedTimeLeft as EstimatedTimeLeft,
     ProgressBar as ProgressBar,

@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 import tpk
+from tpk.callbacks import Statistic
 from tpk.checkpoint.variables import VariableWriter, take_snapshot
 from tpk.graph.variables import saveable_variables
 from tpk_tensorpack.callbacks.base import Callback, file_in_log_dir
@@ -94,10 +95,10 @@ class MinSaver(Callback):
     ) -> None:
         self.monitor_stat = monitor_stat
         self.reverse = reverse
-        self.filename = filename or f"{'max' if reverse else 'min'}-{monitor_stat}"
+        self.statistic = Statistic(monitor_stat, "max" if reverse else "min")
+        self.filename = filename or f"{self.statistic.mode}-{monitor_stat}"
         self._given_dir = None if checkpoint_dir is None else Path(checkpoint_dir)
         self.best: tuple[int, float] | None = None
-        self._seen = 0
         self._variables: list[Any] = []
         self._writer = VariableWriter()
 
@@ -124,16 +125,11 @@ class MinSaver(Callback):
         super().trigger()
 
     def _trigger(self) -> None:
-        monitors = self.trainer.monitors
-        if self.monitor_stat not in monitors.names:
-            logger.warning("[%s] There is no statistic %r (yet).", type(self).__name__, self.monitor_stat)
+        value = self.statistic.take_new(self.trainer.monitors)
+        if value is None or math.isnan(value):
             return
-        history = monitors.get_history(self.monitor_stat)
-        seen, self._seen = self._seen, len(history)
-        value = history[-1][1]
-        if len(history) == seen or math.isnan(value):
-            return
-        if self.best is None or (value > self.best[1] if self.reverse else value < self.best[1]):
+        sign = self.statistic.sign
+        if self.best is None or sign * value < sign * self.best[1]:
             self._save(value)
 
     def _save(self, value: float) -> None:
@@ -151,12 +147,12 @@ class MinSaver(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the best value and the number of values seen."""
-        return {"best": None if self.best is None else list(self.best), "seen": self._seen}
+        return {"best": None if self.best is None else list(self.best), **self.statistic.state_dict()}
 
     def load_state_dict(self, state: Any) -> None:
         """Restore the state from `state_dict`."""
         self.best = None if state["best"] is None else (int(state["best"][0]), float(state["best"][1]))
-        self._seen = int(state["seen"])
+        self.statistic.load_state_dict(state)
 
 
 class MaxSaver(MinSaver):

@@ -285,12 +285,12 @@ class TowerTrainer(Trainer):
         return tower
 
     @property
-    def _is_over(self) -> bool:
-        """Whether the session was closed; trainers of packages ask for it, too."""
+    def is_over(self) -> bool:
+        """Whether the training is over: its session was closed."""
         return self.sess is not None and is_closed(self.sess)
 
     def _check_not_over(self, what: str) -> None:
-        if self._is_over:
+        if self.is_over:
             where = "<run directory>" if self.run_dir is None else str(self.run_dir)
             raise TrainerStateError(
                 f"{what} comes too late: the training is over, and its session closed. Predict with what it saved: "

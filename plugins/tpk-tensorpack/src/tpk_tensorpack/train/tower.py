@@ -82,7 +82,7 @@ class TowerTrainer(Trainer, tpk.TowerTrainer):
             vs_name = None if training is None else training.vs_name
             self.build_inference_tower(name, device=self._device_of_predictor(device), vs_name=vs_name)
         tower = self.towers[name]
-        sess = None if self._is_over else self.sess
+        sess = None if self.is_over else self.sess
         predictor = OnlinePredictor(tower.get_tensors(input_names), tower.get_tensors(output_names), sess=sess)
         self._predictors.append(predictor)
         return predictor
@@ -118,7 +118,7 @@ class TowerTrainer(Trainer, tpk.TowerTrainer):
 
     def _check_not_over(self, what: str) -> None:
         # The graph is not run any more, so it can be modified safely.
-        if self._is_over and self.graph.finalized:
+        if self.is_over and self.graph.finalized:
             unfinalize(self.graph)
 
     def initialize(self, session_creator: Any = None, session_init: Any = None) -> None:

@@ -17,6 +17,7 @@ from .inspect import (
     SpeedReport as SpeedReport,
     StageSpeed as StageSpeed,
     TestDataSpeed as TestDataSpeed,
+    describe as describe,
     measure_speed as measure_speed,
 )
 from .memory import (

@@ -46,11 +46,14 @@ from .reports.summaries import (
     add_moving_summary as add_moving_summary,
     add_param_summary as add_param_summary,
     add_tensor_summary as add_tensor_summary,
+    maintain_averages as maintain_averages,
 )
 from .scopes import (
+    added_since as added_since,
     auto_reuse_variable_scope as auto_reuse_variable_scope,
     backup_collection as backup_collection,
     cached_name_scope as cached_name_scope,
+    collection_sizes as collection_sizes,
     custom_getter_scope as custom_getter_scope,
     freeze_collection as freeze_collection,
     freeze_variables as freeze_variables,
@@ -59,5 +62,8 @@ from .scopes import (
     under_name_scope as under_name_scope,
     under_variable_scope as under_variable_scope,
 )
-from .steps import get_global_step_var as get_global_step_var
+from .steps import (
+    get_global_step_var as get_global_step_var,
+    ops_run_for as ops_run_for,
+)
 from .tower_options import compiled_by_xla as compiled_by_xla

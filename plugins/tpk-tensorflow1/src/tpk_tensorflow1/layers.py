@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from tpk import layers
-from tpk.graph.scopes import added_since, collection_sizes
+from tpk.graph import added_since, collection_sizes
 from tpk.layers import (
     average_pooling1d,
     average_pooling2d,

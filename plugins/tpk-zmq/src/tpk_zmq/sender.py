@@ -14,7 +14,6 @@ from typing import Any
 import zmq
 
 from tpk.dataflow.base import check_iterable, reset_state
-from tpk.dataflow.position import close_iterator
 from tpk.errors import InputError
 from tpk_zmq.wire import Message, Sockets, check_addresses, pack_datapoint
 
@@ -73,7 +72,8 @@ def send_dataflow_zmq(
                 for datapoint in iterator:
                     outlet.send(datapoint)
             finally:
-                close_iterator(iterator, flow)
+                if iterator is not flow and hasattr(iterator, "close"):
+                    iterator.close()
         except BaseException as error:
             outlet.fail(error)
             raise

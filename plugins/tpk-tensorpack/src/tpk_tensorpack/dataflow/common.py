@@ -13,10 +13,8 @@ import numpy as np
 
 import tpk.dataflow
 from tpk.checks import check_at_least
-from tpk.dataflow import Joiner, copy_arrays
+from tpk.dataflow import Joiner, copy_arrays, describe
 from tpk.dataflow.base import may_refill
-from tpk.dataflow.combine import CombinedDataFlow, check_distinct
-from tpk.dataflow.inspect import describe
 from tpk.errors import ConfigError, InputError
 from tpk_tensorpack.dataflow.base import (
     DataFlow,
@@ -338,7 +336,7 @@ class RepeatedDataPoint(tpk.dataflow.RepeatedDataPoint, ProxyDataFlow):
         super().__init__(ds, num)
 
 
-class _OfSeveral(CombinedDataFlow):
+class _OfSeveral:
     """First base class of flows on top of several flows."""
 
     def __init__(self, df_lists: Sequence[Any]) -> None:
@@ -391,7 +389,7 @@ def _distinct(flows: Sequence[Any]) -> list[Any]:
     """Return the flows; wrap them to track their positions separately if two of them share a flow."""
     bare = [flow[0] if isinstance(flow, tuple) else flow for flow in flows]
     try:
-        check_distinct(bare, "")
+        tpk.dataflow.ConcatData(bare)
     except ConfigError:
         counted = map(_Counted, bare)
         return [(one, *flow[1:]) if isinstance(flow, tuple) else one for one, flow in zip(counted, flows, strict=True)]

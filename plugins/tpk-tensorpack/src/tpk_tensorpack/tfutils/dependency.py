@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.graph.steps import ops_run_for
+from tpk.graph import ops_run_for
 
 __all__ = ["dependency_of_fetches", "dependency_of_targets"]
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import tensorflow as tf
 
 import tpk.predict
-from tpk.predict.export import without_deprecations
 from tpk_tensorpack.predict.config import PredictConfig
 
 __all__ = ["ModelExporter"]
@@ -63,7 +62,7 @@ class ModelExporter:
         """
         built = self.config.build_graph()
         saved_model = tf.compat.v1.saved_model
-        with built.create_session() as sess, without_deprecations():
+        with built.create_session() as sess:
             (tower,) = built.towers
             inputs, outputs = (
                 {tensor.name: saved_model.build_tensor_info(tensor) for tensor in tensors}

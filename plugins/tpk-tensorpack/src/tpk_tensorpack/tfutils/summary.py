@@ -9,8 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tpk import graph
-from tpk.graph import MOVING_SUMMARY_OPS_KEY
-from tpk.graph.reports.summaries import maintain_averages
+from tpk.graph import MOVING_SUMMARY_OPS_KEY, maintain_averages
 from tpk.monitors import image_summary
 from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.tfutils.tower import get_current_tower_context

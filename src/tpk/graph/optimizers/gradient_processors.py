@@ -19,15 +19,13 @@ import tensorflow as tf
 
 from tpk.checks import check_positive
 from tpk.errors import ConfigError
-from tpk.graph.gradients import map_values, values_of
+from tpk.graph.gradients import Gradients, map_values, values_of
 from tpk.graph.optimizers.proxy import ProxyOptimizer
 from tpk.graph.reports.summaries import add_tensor_summary
 from tpk.graph.scopes import check_can_be_collected
 from tpk.graph.variables import NamePattern, name_in_tower, variable_name
 
 logger = logging.getLogger(__name__)
-
-GradsAndVars = list[tuple[Any, Any]]
 
 
 class GradientProcessor(abc.ABC):
@@ -41,7 +39,7 @@ class GradientProcessor(abc.ABC):
         ```
     """
 
-    def process(self, grads_and_vars: Iterable[tuple[Any, Any]]) -> GradsAndVars:
+    def process(self, grads_and_vars: Iterable[tuple[Any, Any]]) -> Gradients:
         """Return the gradients for the optimizer.
 
         Args:
@@ -61,7 +59,7 @@ class GradientProcessor(abc.ABC):
         return processed
 
     @abc.abstractmethod
-    def _process(self, grads_and_vars: GradsAndVars) -> Iterable[tuple[Any, Any]]:
+    def _process(self, grads_and_vars: Gradients) -> Iterable[tuple[Any, Any]]:
         """Return the processed gradients; see `process`."""
 
     def _check(self, grad: Any, var: Any) -> None:
@@ -88,7 +86,7 @@ class FilterNoneGrad(GradientProcessor):
     def __init__(self, verbose: bool = True) -> None:
         self._verbose = verbose
 
-    def _process(self, grads_and_vars: GradsAndVars) -> GradsAndVars:
+    def _process(self, grads_and_vars: Gradients) -> Gradients:
         without = [variable_name(var) for grad, var in grads_and_vars if grad is None]
         if without and self._verbose:
             logger.warning("no gradient of %d variables, so not trained: %s", len(without), ", ".join(without))
@@ -114,7 +112,7 @@ class GlobalNormClip(GradientProcessor):
         check_positive(self, global_norm=global_norm)
         self._global_norm = float(global_norm)
 
-    def _process(self, grads_and_vars: GradsAndVars) -> GradsAndVars:
+    def _process(self, grads_and_vars: Gradients) -> Gradients:
         dtypes = [values_of(grad).dtype for grad, _ in grads_and_vars if grad is not None]
         if not dtypes:
             return grads_and_vars
@@ -149,7 +147,7 @@ class MapGradient(GradientProcessor):
         self._func = _with_two_arguments(func)
         self._pattern = NamePattern(regex, type(self).__name__)
 
-    def _process(self, grads_and_vars: GradsAndVars) -> GradsAndVars:
+    def _process(self, grads_and_vars: Gradients) -> Gradients:
         self._pattern.warn_unless_any(var for _, var in grads_and_vars)
         processed = []
         for grad, var in grads_and_vars:
@@ -281,7 +279,7 @@ class ScaleGradient(GradientProcessor):
         self._multipliers = [(NamePattern(regex, "ScaleGradient"), float(multiplier)) for regex, multiplier in pairs]
         self._verbose = verbose
 
-    def _process(self, grads_and_vars: GradsAndVars) -> GradsAndVars:
+    def _process(self, grads_and_vars: Gradients) -> Gradients:
         for pattern, _ in self._multipliers:
             pattern.warn_unless_any(var for _, var in grads_and_vars)
         processed = []

@@ -37,7 +37,7 @@ def build_in_tower(keras: Any, build: Callable[[], Any], name: str, inputs: Any)
     ops_before = len(graph.get_operations())
     with name_scope(name) as scope:
         variables = _Variables(name, scope)
-        with variables.made_here(), _names_from_the_beginning(keras, graph):
+        with tf.variable_creator_scope(variables.make), _names_from_the_beginning(keras, graph):
             model = check_model(build(), keras)
     _check_nothing_is_assigned(model, variables.made, graph.get_operations()[ops_before:])
     variables.model_name = str(model.name)
@@ -110,12 +110,7 @@ class _Variables:
         self._taken: set[str] = set()
         self._is_making = False
 
-    @contextmanager
-    def made_here(self) -> Iterator[None]:
-        with tf.variable_creator_scope(self._make):
-            yield
-
-    def _make(self, next_creator: Callable[..., Any], **options: Any) -> Any:
+    def make(self, next_creator: Callable[..., Any], **options: Any) -> Any:
         scope = f"{tf.compat.v1.get_default_graph().get_name_scope()}/"
         if self._is_making or not scope.startswith(self.scope):
             return next_creator(**options)
@@ -173,7 +168,7 @@ class _Keras2Call(KerasCall):
         if _takes_training(self.model):
             arguments = {**arguments, "training": training}
         _draw_by_steps(self.model)
-        with tf.name_scope(self._variables.scope), self._variables.made_here():
+        with tf.name_scope(self._variables.scope), tf.variable_creator_scope(self._variables.make):
             outputs = self.model(*inputs, **arguments)
             check_synchronized(self.model._flatten_layers())
             # Keras also called the model on its own inputs when it built the model; leave that call out.

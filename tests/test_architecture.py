@@ -39,7 +39,7 @@ BUDGETS = {
     "dataflow": 3605,
     "graph": 2510,
     "input_source": 1580,
-    "layers": 1730,
+    "layers": 1725,
     "monitors": 975,
     "plugin": 1445,
     "predict": 1100,

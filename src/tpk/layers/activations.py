@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.layers.layer_scope import ZEROS, Function, open_layer
+from tpk.layers.layer_scope import ZEROS, Function, open_layer, split_axis
 
 
 def prelu(
@@ -91,9 +91,4 @@ def maxout(inputs: Any, num_units: int, axis: int = -1, name: str | None = None)
         if features % num_units:
             remedy = "Pass another number, or give the previous layer another number of features."
             raise layer.error("num_units", num_units, f"a divisor of the {features} features", remedy)
-        shape, groups = tf.shape(layer.inputs), [num_units, features // num_units]
-        grouped = tf.concat([shape[:feature_axis], groups, shape[feature_axis + 1 :]], 0)
-        outputs = tf.reduce_max(tf.reshape(layer.inputs, grouped), feature_axis + 1)
-        sizes = layer.inputs.shape.as_list()
-        outputs.set_shape([*sizes[:feature_axis], num_units, *sizes[feature_axis + 1 :]])
-        return outputs
+        return tf.reduce_max(split_axis(layer.inputs, feature_axis, num_units), feature_axis + 1)

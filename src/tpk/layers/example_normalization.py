@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.layers.layer_scope import ONES, ZEROS, Function, LayerScope, VariableOptions, open_layer
+from tpk.layers.layer_scope import ONES, ZEROS, Function, LayerScope, VariableOptions, open_layer, split_axis
 
 
 def layer_normalization(
@@ -226,12 +226,7 @@ def _normalize_groups(
         remedy = "Pass another number of groups, or give the previous layer another number of channels."
         raise layer.error("groups", groups, f"a divisor of the {channels} channels of axis {channel_axis}", remedy)
     scale, offset = layer.scale_and_offset([channels], gamma, beta, trainable)
-    shape, static = tf.shape(layer.inputs), layer.inputs.shape.as_list()
-    before, after = slice(channel_axis), slice(channel_axis + 1, None)
-    members = [groups, channels // groups]
-    values = tf.cast(layer.inputs, layer.work_dtype)
-    values = tf.reshape(values, tf.concat([shape[before], members, shape[after]], 0))
-    values.set_shape([*static[before], *members, *static[after]])
+    values = split_axis(tf.cast(layer.inputs, layer.work_dtype), channel_axis, groups)
     reduced = [one for one in range(1, values.shape.rank) if one != channel_axis]
     return _normalize(layer, values, reduced, scale, offset, epsilon, [channel_axis, channel_axis + 1])
 

@@ -385,6 +385,16 @@ class LayerScope:
         return ConfigError(f"{self.kind} layer {self.name!r}: {problem}. {remedy}")
 
 
+def split_axis(values: Any, axis: int, groups: int) -> Any:
+    """Reshape `values` so that `axis`, whose size is known, becomes two axes: the groups, and the members of each."""
+    shape, sizes = tf.shape(values), values.shape.as_list()
+    before, after = slice(axis), slice(axis + 1, None)
+    split = [groups, sizes[axis] // groups]
+    values = tf.reshape(values, tf.concat([shape[before], split, shape[after]], 0))
+    values.set_shape([*sizes[before], *split, *sizes[after]])
+    return values
+
+
 def _collect_loss(loss: Any) -> None:
     if loss is not None:
         losses = tf.compat.v1.GraphKeys.REGULARIZATION_LOSSES

@@ -21,10 +21,6 @@ from .example_normalization import (
     instance_normalization as instance_normalization,
     layer_normalization as layer_normalization,
 )
-from .layer_scope import (
-    LayerScope as LayerScope,
-    open_layer as open_layer,
-)
 from .normalization import batch_normalization as batch_normalization
 from .pooling import (
     average_pooling1d as average_pooling1d,

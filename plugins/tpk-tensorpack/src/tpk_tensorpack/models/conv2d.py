@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk import layers
+from tpk.layers.layer_scope import open_layer
 from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.models.common import ZEROS, he_normal_initializer, layer_with_weights, with_variables
 from tpk_tensorpack.models.registry import layer_register
@@ -90,7 +91,7 @@ def Conv2D(
 
     layout = get_data_format(data_format, keras_mode=False)
     channel_axis = 3 if layout == "NHWC" else 1
-    with layers.open_layer("Conv2D", inputs, v1.get_variable_scope()) as layer:
+    with open_layer("Conv2D", inputs, v1.get_variable_scope()) as layer:
         channels = layer.known_size(channel_axis, "channels")
         if channels % split or filters % split:
             raise CheckError(f"Conv2D: split={split} has to divide both {channels} channels and {filters} filters")

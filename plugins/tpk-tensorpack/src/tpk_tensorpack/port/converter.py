@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 from collections.abc import Iterable
@@ -101,13 +102,11 @@ class _Conversion:
         self.numpy: list[Occurrence] = []
         self.notes: set[Note] = set()
         self.marks: set[Note] = set()
-        self._call_of = {call.func: call for call in script.calls}
         self._own: dict[cst.ClassDef, classes.OwnClass] = {}
         self._training_stays = ""
         self._prediction_stays = ""
         self._handled: set[cst.CSTNode] = set()
         self._inits_stay = self._calls_get_data = self._switches_itself = False
-        self._modules: list[tuple[str, ...]] | None = None
 
     def run(self) -> Conversion:
         for occurrence in self.script.occurrences:
@@ -268,7 +267,7 @@ class _Conversion:
         for use in self.uses:
             if use.name in _PREDICTION:
                 reason = f"{use.name}.{use.tail[0]} is used" if use.tail else self._why_call_stays(use)
-                call = self._call_of.get(use.node)
+                call = self.script.call_of.get(use.node)
                 if call is None and not reason:
                     reason = "it is not called directly"
                 if use.name == "PredictConfig" and call is not None and not reason:
@@ -286,14 +285,14 @@ class _Conversion:
         rule = CONVERTED[use.name]
         if not self._fits(use, rule):
             return "it differs from tpk's"
-        call = self._call_of.get(use.node)
-        return "" if call is None else self._why_arguments_stay(call.args, use.name, use.value, rule)
+        call = self.script.call_of.get(use.node)
+        return "" if call is None else self._why_arguments_stay(call.args, use.value, rule)
 
-    def _why_arguments_stay(self, args: Iterable[cst.Arg], name: str, value: Any, rule: Rule) -> str:
+    def _why_arguments_stay(self, args: Iterable[cst.Arg], value: Any, rule: Rule) -> str:
         ours = getattr(tpk, rule.to)
         if takes_any_number(value):
             return ""
-        if name == "AutoResumeTrainConfig":
+        if rule.name == "AutoResumeTrainConfig":
             # It takes the arguments of TrainConfig as keywords.
             pairs = bound(list(args), ["always_resume"])
             value = tpk_tensorpack.TrainConfig
@@ -310,13 +309,13 @@ class _Conversion:
                     return "always_resume is not True"
             elif rule.renamed.get(argument, argument) not in known:
                 return f"tpk's has no argument {argument}"
-        if name == "ScalarStats":
+        if rule.name == "ScalarStats":
             return _why_scopes_matter(pairs)
-        if name == "SyncMultiGPUTrainerReplicated" and "mode" in dict(pairs):
+        if rule.name == "SyncMultiGPUTrainerReplicated" and "mode" in dict(pairs):
             mode = dict(pairs)["mode"].value
             if not (isinstance(mode, cst.SimpleString) and mode.evaluated_value in ("cpu", "hierarchical", "nccl")):
                 return "tpk's modes have other names"
-        if name == "MapData" and not isinstance(dict(pairs)["func"].value, cst.Lambda):
+        if rule.name == "MapData" and not isinstance(dict(pairs)["func"].value, cst.Lambda):
             return "its function gets a copy of the datapoint that it may change"
         return ""
 
@@ -366,7 +365,7 @@ class _Conversion:
         if same is not None:
             self._replace(use, f"tpk.{same}")
         elif use.name in EXPRESSIONS and not self._training_stays and not use.tail:
-            call = self._call_of.get(use.node)
+            call = self.script.call_of.get(use.node)
             if call is None:
                 self._keep(use, "it is not called directly")
                 return
@@ -385,7 +384,7 @@ class _Conversion:
         if reason:
             self._keep(use, reason)
             return
-        call = self._call_of.get(use.node)
+        call = self.script.call_of.get(use.node)
         if call is not None:
             self.edits.change(call, self._edit_of_call(use, rule, call))
         if rule.note:
@@ -449,12 +448,12 @@ class _Conversion:
         return more
 
     def _convert_tower_context(self, use: Use) -> bool:
-        call = self._call_of.get(use.node)
+        call = self.script.call_of.get(use.node)
         arguments = dict(bound(call.args, by_position(use.value)) or ()) if call is not None else {}
         training = arguments.get("is_training")
         if call is None or training is None or not _is_name(training.value, "True"):
             return False
-        rule = Rule("TrainTowerContext", {"tower_name": "ns_name"}, dropped=("is_training",))
+        rule = Rule("TrainTowerContext", renamed={"tower_name": "ns_name"}, dropped=("is_training",))
         self.edits.change(call, rebind(rule, use.value, tpk.TrainTowerContext))
         self._replace(use, "tpk.TrainTowerContext")
         return True
@@ -490,7 +489,7 @@ class _Conversion:
             if not own.has("__init__"):
                 calls += [node for node in self.script.calls if self.script.class_of(node.func) is own.node]
             for call in calls:
-                reason = self._why_arguments_stay(call.args, use.name, use.value, rule)
+                reason = self._why_arguments_stay(call.args, use.value, rule)
                 if reason:
                     self._mark(call, f"of the arguments of {use.name}: {reason}")
                 elif rule.renamed or rule.added or rule.dropped or rule.kind == "callback":
@@ -514,7 +513,7 @@ class _Conversion:
         kept = self.log.stays or (self._training_stays if trains else "")
         if kept:
             for use in self.log.uses:
-                self._keep(use, f"logger: {kept}" if kept else "")
+                self._keep(use, f"logger: {kept}")
             return
         self.log.convert(self.edits, self.imports)
         for node, text in self.log.remarks():
@@ -529,7 +528,7 @@ class _Conversion:
         own, is_v1 = self._called_here(occurrence)
         tf = own or self.imports.tensorflow_name()
         is_v1 = is_v1 if own else self.imports.tensorflow_is_v1
-        call = self._call_of.get(occurrence.node)
+        call = self.script.call_of.get(occurrence.node)
         arguments = None
         if call is not None and not any(arg.star for arg in call.args):
             names = [arg.keyword.value for arg in call.args if arg.keyword is not None]
@@ -540,7 +539,7 @@ class _Conversion:
             self._mark(occurrence.node, found.mark)
             self.imports.stays(occurrence)
             return
-        if any(names[: len(module)] == module and len(names) >= len(module) for module in self._modules_in_use()):
+        if any(names[: len(module)] == module for module in self._modules_in_use):
             found = attrs.evolve(found, code=".".join(["tf1", *names[: found.length]]), note="its module is used")
         if getattr(self.script.function(occurrence.node), "name", cst.Name("_")).value not in ("inputs", "_get_inputs"):
             self._want_behaviour(names)
@@ -567,15 +566,15 @@ class _Conversion:
             return occurrence.root.value, occurrence.binding != "tensorflow"
         return "", False
 
+    @functools.cached_property
     def _modules_in_use(self) -> list[tuple[str, ...]]:
-        """Return the modules of TensorFlow 1 that are used as objects: all their names must come from there."""
-        if self._modules is None:
-            self._modules = []
-            for _, written in self.tensorflow:
-                names = written[2:] if written[:2] == ("compat", "v1") else written
-                if names and foreign.tensorflow_name(written, False).is_module:
-                    self._modules.append(names)
-        return self._modules
+        """The modules of TensorFlow 1 that are used as objects: all their names must come from there."""
+        modules = []
+        for _, written in self.tensorflow:
+            names = written[2:] if written[:2] == ("compat", "v1") else written
+            if names and foreign.tensorflow_name(written, False).is_module:
+                modules.append(names)
+        return modules
 
     def _want_behaviour(self, names: tuple[str, ...]) -> None:
         if names[:1] == ("disable_v2_behavior",):
@@ -640,7 +639,7 @@ class _Conversion:
         mark = Note(self.script.line(node), text)
         if mark not in self.marks:
             self.marks.add(mark)
-            self.imports.mark(self.script.statement(node), text, self.edits)
+            self.edits.mark(self.script.statement(node), text)
 
 
 def _member(module: ModuleType, name: str) -> Any:

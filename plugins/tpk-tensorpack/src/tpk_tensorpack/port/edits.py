@@ -20,8 +20,7 @@ class Edits:
     Attributes:
         of_nodes: for a node of the tree, a function that replaces its new form, whose children have already been
             changed.
-        removed: statements to remove; comments before them are kept.
-        replaced: statements and their replacements.
+        replaced: statements and their replacements; comments before them are kept.
         comments: lines of comments to insert before statements.
     """
 
@@ -37,6 +36,10 @@ class Edits:
     def put(self, node: cst.CSTNode, code: str) -> None:
         """Replace an expression."""
         self.change(node, lambda updated: _in_parentheses_of(cst.parse_expression(code), updated))
+
+    def mark(self, statement: cst.BaseStatement, text: str) -> None:
+        """Insert a mark before a statement."""
+        self.comments[statement] += comment_lines(text, "# tpk: ", "#      ")
 
     def apply(self, module: cst.Module) -> cst.Module:
         """Return the changed tree."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import operator
 from types import ModuleType
 from typing import Any
 
@@ -150,14 +151,9 @@ def _is_same_call(name: str, arguments: Any) -> bool:
     if name not in SAME_CALLS or arguments is None:
         return False
     by_position, by_name = arguments
-    old = list(inspect.signature(_at(tensorflow.compat.v1, name)).parameters)
-    new = list(inspect.signature(_at(tensorflow, name)).parameters)
+    find = operator.attrgetter(name)
+    old = list(inspect.signature(find(tensorflow.compat.v1)).parameters)
+    new = list(inspect.signature(find(tensorflow)).parameters)
     if any(_NOW.get((before, now), before) != now for before, now in zip(old[:by_position], new, strict=False)):
         return False
     return set(by_name) <= set(new) and {*old[:by_position], *by_name} <= set(SAME_CALLS[name])
-
-
-def _at(place: Any, name: str) -> Any:
-    for each in name.split("."):
-        place = getattr(place, each)
-    return place

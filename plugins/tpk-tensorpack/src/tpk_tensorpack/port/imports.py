@@ -81,10 +81,6 @@ class Imports:
         self.need("import numpy as np")
         return "np"
 
-    def mark(self, statement: cst.BaseStatement, text: str, edits: Edits) -> None:
-        """Insert a mark before a statement."""
-        edits.comments[statement] += comment_lines(text, "# tpk: ", "#      ")
-
     def rewrite(self, edits: Edits) -> None:
         """Apply the changes; new imports are inserted before the first changed one."""
         first: cst.BaseStatement | None = None

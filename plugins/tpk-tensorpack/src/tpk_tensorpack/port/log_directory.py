@@ -34,7 +34,6 @@ class LogDirectory:
     def __init__(self, script: Script, uses: Sequence[Any]) -> None:
         self._script = script
         self.uses = list(uses)
-        self._calls = {call.func: call for call in script.calls}
         self._setters = [use for use in self.uses if use.name in _SETTERS]
         self._asked = [use for use in self.uses if use.name == "get_logger_dir"]
         self._sites = [call for call in script.calls if dotted(call.func).split(".")[-1] in _TRAINING]
@@ -64,7 +63,7 @@ class LogDirectory:
             edits.replaced[self._script.statement(use.node)] = statements(code)
             imports.replaced(use.occurrence)
         for use in self._asked:
-            edits.put(self._calls[use.node], self._name)
+            edits.put(self._script.call_of[use.node], self._name)
             imports.replaced(use.occurrence)
         logging = [use for use in self.uses if use.name in LOGGER_METHODS]
         names = {use.occurrence.root.value for use in logging if use.length == 1}
@@ -95,13 +94,16 @@ class LogDirectory:
         if len(functions) > 1:
             return "it is set in several functions"
         for use in (*self._setters, *self._asked):
-            if use.node not in self._calls:
+            if use.node not in self._script.call_of:
                 return f"{use.name} is not called"
         for use in self._setters:
             statement = self._script.statement(use.node)
             if not isinstance(statement, cst.SimpleStatementLine) or len(statement.body) > 1:
                 return f"{use.name} is not a statement by itself"
-            if not isinstance(statement.body[0], cst.Expr) or statement.body[0].value is not self._calls[use.node]:
+            if (
+                not isinstance(statement.body[0], cst.Expr)
+                or statement.body[0].value is not self._script.call_of[use.node]
+            ):
                 return f"{use.name} is not a statement by itself"
             arguments = self._arguments(use)
             if arguments is None or _action(arguments) not in (None, "d", "k"):
@@ -117,7 +119,7 @@ class LogDirectory:
         return ""
 
     def _arguments(self, use: Any) -> dict[str, cst.Arg] | None:
-        pairs = bound(self._calls[use.node].args, _SETTERS[use.name])
+        pairs = bound(self._script.call_of[use.node].args, _SETTERS[use.name])
         return None if pairs is None else dict(pairs)
 
     def _statements(self, use: Any, imports: Imports) -> str:

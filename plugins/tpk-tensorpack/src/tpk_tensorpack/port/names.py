@@ -17,22 +17,28 @@ class Rule:
     """The conversion rule of a name.
 
     Attributes:
-        to: its name in tpk.
+        name: the name in tensorpack.
         renamed: arguments with different names in tpk.
         added: arguments to add to calls without them, because tpk's default is different.
         dropped: arguments without a meaning in tpk.
         kept_with: arguments that prevent the conversion of a call, and why.
         kind: the kind of class, for classes that derive from it; empty to keep those unchanged.
         note: a difference that requires no action.
+        to: the name in tpk.
     """
 
-    to: str
+    name: str
     renamed: Mapping[str, str] = attrs.field(factory=dict)
     added: Mapping[str, str] = attrs.field(factory=dict)
     dropped: tuple[str, ...] = ()
     kept_with: Mapping[str, str] = attrs.field(factory=dict)
     kind: str = ""
     note: str = ""
+    to: str = attrs.field()
+
+    @to.default
+    def _same_name(self) -> str:
+        return self.name
 
 
 _NEED_NOT_MATCH = {"must_match": "False"}
@@ -40,132 +46,124 @@ _WANTS_VALUES = "a variable without a value is an error in tpk; tensorpack kept 
 
 _NAMES_STEPS = "its file names end with the step; tpk also finds them by the name without it"
 
-CONVERTED: dict[str, Rule] = {
+_RULES = (
     # Callbacks.
-    "Callback": Rule("Callback", kind="callback"),
-    "EstimatedTimeLeft": Rule("EstimatedTimeLeft", kind="callback"),
-    "GPUMemoryTracker": Rule("GPUMemoryTracker", added={"devices": "(0,)"}, kind="callback"),
-    "GPUUtilizationTracker": Rule("GPUUtilizationTracker", kind="callback"),
-    "GraphProfiler": Rule("GraphProfiler", added={"steps": "None", "dump_profile": "False"}, kind="callback"),
-    "HostMemoryTracker": Rule("HostMemoryTracker", kind="callback"),
-    "InjectShell": Rule("InjectShell", added={"shell": '"ipython"'}, kind="callback"),
-    "MergeAllSummaries": Rule("MergeAllSummaries", kind="callback"),
-    "MovingAverageSummary": Rule("MovingAverageSummary", kind="callback"),
-    "PeakMemoryTracker": Rule("GPUMemoryTracker", added={"devices": "(0,)"}, kind="callback"),
-    "ProcessTensors": Rule("ProcessTensors", renamed={"names": "tensors"}, kind="callback"),
-    "ProgressBar": Rule("ProgressBar", kind="callback"),
-    "RunOp": Rule("RunOp", kind="callback"),
-    "RunUpdateOps": Rule("RunUpdateOps", kind="callback"),
-    "SendStat": Rule("SendStat", kind="callback"),
-    "SessionRunTimeout": Rule("SessionRunTimeout", kind="callback"),
-    "SimpleMovingAverage": Rule("SimpleMovingAverage", kind="callback"),
-    "StartProcOrThread": Rule("StartProcOrThread", dropped=("stop_at_last",), kind="callback"),
-    "TensorPrinter": Rule("TensorPrinter", renamed={"names": "tensors"}, kind="callback"),
-    "EnableCallbackIf": Rule("EnableCallbackIf"),
-    "PeriodicTrigger": Rule("PeriodicTrigger", renamed={"triggerable": "callback"}),
+    Rule("Callback", kind="callback"),
+    Rule("EstimatedTimeLeft", kind="callback"),
+    Rule("GPUMemoryTracker", added={"devices": "(0,)"}, kind="callback"),
+    Rule("GPUUtilizationTracker", kind="callback"),
+    Rule("GraphProfiler", added={"steps": "None", "dump_profile": "False"}, kind="callback"),
+    Rule("HostMemoryTracker", kind="callback"),
+    Rule("InjectShell", added={"shell": '"ipython"'}, kind="callback"),
+    Rule("MergeAllSummaries", kind="callback"),
+    Rule("MovingAverageSummary", kind="callback"),
+    Rule("PeakMemoryTracker", to="GPUMemoryTracker", added={"devices": "(0,)"}, kind="callback"),
+    Rule("ProcessTensors", renamed={"names": "tensors"}, kind="callback"),
+    Rule("ProgressBar", kind="callback"),
+    Rule("RunOp", kind="callback"),
+    Rule("RunUpdateOps", kind="callback"),
+    Rule("SendStat", kind="callback"),
+    Rule("SessionRunTimeout", kind="callback"),
+    Rule("SimpleMovingAverage", kind="callback"),
+    Rule("StartProcOrThread", dropped=("stop_at_last",), kind="callback"),
+    Rule("TensorPrinter", renamed={"names": "tensors"}, kind="callback"),
+    Rule("EnableCallbackIf"),
+    Rule("PeriodicTrigger", renamed={"triggerable": "callback"}),
     # Savers.
-    "MaxSaver": Rule("MaxSaver", kind="callback", note=_NAMES_STEPS),
-    "MinSaver": Rule("MinSaver", kept_with={"reverse": "tpk has MaxSaver for it"}, kind="callback", note=_NAMES_STEPS),
-    "ModelSaver": Rule(
+    Rule("MaxSaver", kind="callback", note=_NAMES_STEPS),
+    Rule("MinSaver", kept_with={"reverse": "tpk has MaxSaver for it"}, kind="callback", note=_NAMES_STEPS),
+    Rule(
         "ModelSaver",
         added={"keep_checkpoint_every_n_hours": "0.5"},
         kept_with={"var_collections": "tpk's takes the variables themselves, as var_list"},
         kind="callback",
     ),
     # Hyperparameters.
-    "GraphVarParam": Rule("GraphVarParam", dropped=("shape",)),
-    "HumanHyperParamSetter": Rule("HumanHyperParamSetter", renamed={"file_name": "path"}, kind="callback"),
-    "HyperParamSetter": Rule("HyperParamSetter", kind="callback"),
-    "HyperParamSetterWithFunc": Rule("HyperParamSetterWithFunc", kind="callback"),
-    "ObjAttrParam": Rule("ObjAttrParam", renamed={"attrname": "attr"}),
-    "ScheduledHyperParamSetter": Rule(
+    Rule("GraphVarParam", dropped=("shape",)),
+    Rule("HumanHyperParamSetter", renamed={"file_name": "path"}, kind="callback"),
+    Rule("HyperParamSetter", kind="callback"),
+    Rule("HyperParamSetterWithFunc", kind="callback"),
+    Rule("ObjAttrParam", renamed={"attrname": "attr"}),
+    Rule(
         "ScheduledHyperParamSetter",
         kept_with={"set_at_beginning": "tpk's always sets the value of the schedule for the first epoch"},
         kind="callback",
     ),
     # Evaluation.
-    "BinaryClassificationStats": Rule("BinaryClassificationStats", note="it also reports F1"),
-    "ClassificationError": Rule("ClassificationError"),
-    "DataParallelInferenceRunner": Rule(
+    Rule("BinaryClassificationStats", note="it also reports F1"),
+    Rule("ClassificationError"),
+    Rule(
         "DataParallelInferenceRunner",
         renamed={"gpus": "devices"},
         kept_with={"tower_name": "tpk's default is different"},
     ),
-    "InferenceRunner": Rule("InferenceRunner", kept_with={"device": "tpk's devices takes device strings"}),
-    "Inferencer": Rule("Inferencer", kind="inferencer"),
-    "ScalarStats": Rule("ScalarStats", note="it weights each batch by its size"),
+    Rule("InferenceRunner", kept_with={"device": "tpk's devices takes device strings"}),
+    Rule("Inferencer", kind="inferencer"),
+    Rule("ScalarStats", note="it weights each batch by its size"),
     # Monitors.
-    "JSONWriter": Rule("JSONWriter", note="it writes stats.jsonl, a line for each step that reports anything"),
-    "MonitorBase": Rule("Monitor", kind="callback"),
-    "ScalarPrinter": Rule("ScalarPrinter"),
-    "TFEventWriter": Rule("TFEventWriter"),
+    Rule("JSONWriter", note="it writes stats.jsonl, a line for each step that reports anything"),
+    Rule("MonitorBase", to="Monitor", kind="callback"),
+    Rule("ScalarPrinter"),
+    Rule("TFEventWriter"),
     # Input.
-    "BatchQueueInput": Rule("BatchQueueInput", renamed={"ds": "flow"}, note="the callback InputMonitor reports on it"),
-    "DummyConstantInput": Rule("DummyConstantInput"),
-    "FeedInput": Rule("FeedInput", renamed={"ds": "flow"}),
-    "QueueInput": Rule(
+    Rule("BatchQueueInput", renamed={"ds": "flow"}, note="the callback InputMonitor reports on it"),
+    Rule("DummyConstantInput"),
+    Rule("FeedInput", renamed={"ds": "flow"}),
+    Rule(
         "QueueInput",
         renamed={"ds": "flow"},
         note="it does not report QueueInput/queue_size; the callback InputMonitor shows whether the data is too slow",
     ),
-    "StagingInput": Rule(
-        "StagingInput", renamed={"input": "source"}, kept_with={"device": "tpk's takes a list, as devices"}
-    ),
-    "TFDatasetInput": Rule("TFDatasetInput"),
-    "TensorInput": Rule("TensorInput"),
+    Rule("StagingInput", renamed={"input": "source"}, kept_with={"device": "tpk's takes a list, as devices"}),
+    Rule("TFDatasetInput"),
+    Rule("TensorInput"),
     # Data.
-    "DataFromList": Rule("DataFromList", renamed={"lst": "items"}, added={"shuffle": "True"}),
-    "CacheData": Rule("CacheData", renamed={"ds": "flow"}),
-    "DataFlow": Rule("DataFlow", kind="flow"),
-    "DataFromGenerator": Rule("DataFromGenerator", renamed={"gen": "generator"}),
-    "DataFromIterable": Rule("DataFromIterable"),
-    "DataFromQueue": Rule("DataFromQueue"),
-    "FixedSizeData": Rule("FixedSizeData", renamed={"ds": "flow"}),
-    "MapData": Rule("MapData", renamed={"ds": "flow"}),
-    "MapDataComponent": Rule("MapDataComponent", renamed={"ds": "flow", "index": "component"}),
-    "PrintData": Rule("PrintData", renamed={"ds": "flow"}),
-    "RepeatedData": Rule("RepeatedData", renamed={"ds": "flow"}),
-    "RepeatedDataPoint": Rule("RepeatedDataPoint", renamed={"ds": "flow"}),
+    Rule("DataFromList", renamed={"lst": "items"}, added={"shuffle": "True"}),
+    Rule("CacheData", renamed={"ds": "flow"}),
+    Rule("DataFlow", kind="flow"),
+    Rule("DataFromGenerator", renamed={"gen": "generator"}),
+    Rule("DataFromIterable"),
+    Rule("DataFromQueue"),
+    Rule("FixedSizeData", renamed={"ds": "flow"}),
+    Rule("MapData", renamed={"ds": "flow"}),
+    Rule("MapDataComponent", renamed={"ds": "flow", "index": "component"}),
+    Rule("PrintData", renamed={"ds": "flow"}),
+    Rule("RepeatedData", renamed={"ds": "flow"}),
+    Rule("RepeatedDataPoint", renamed={"ds": "flow"}),
     # Training; these are converted together or not at all.
-    "AsyncMultiGPUTrainer": Rule("AsyncMultiGPUTrainer", renamed={"gpus": "devices"}, kind="trainer"),
-    "AutoResumeTrainConfig": Rule("TrainConfig"),
-    "ModelDesc": Rule("ModelDesc", kind="model"),
-    "NoOpTrainer": Rule("NoOpTrainer", kind="trainer"),
-    "QueueInputTrainer": Rule("QueueInputTrainer", kind="trainer"),
-    "SimpleTrainer": Rule("SimpleTrainer", kind="trainer"),
-    "SingleCostTrainer": Rule("SingleCostTrainer", kind="trainer"),
-    "SyncMultiGPUTrainer": Rule(
-        "SyncMultiGPUTrainer", renamed={"gpus": "devices"}, added={"ps_device": '"cpu"'}, kind="trainer"
-    ),
-    "SyncMultiGPUTrainerParameterServer": Rule(
-        "SyncMultiGPUTrainerParameterServer", renamed={"gpus": "devices"}, kind="trainer"
-    ),
-    "SyncMultiGPUTrainerReplicated": Rule(
-        "SyncMultiGPUTrainerReplicated",
-        renamed={"gpus": "devices"},
-        kind="trainer",
-    ),
-    "TowerTrainer": Rule("TowerTrainer", kind="trainer"),
-    "TrainConfig": Rule("TrainConfig"),
-    "Trainer": Rule("Trainer", kind="trainer"),
-    "launch_train_with_config": Rule("launch_train_with_config"),
+    Rule("AsyncMultiGPUTrainer", renamed={"gpus": "devices"}, kind="trainer"),
+    Rule("AutoResumeTrainConfig", to="TrainConfig"),
+    Rule("ModelDesc", kind="model"),
+    Rule("NoOpTrainer", kind="trainer"),
+    Rule("QueueInputTrainer", kind="trainer"),
+    Rule("SimpleTrainer", kind="trainer"),
+    Rule("SingleCostTrainer", kind="trainer"),
+    Rule("SyncMultiGPUTrainer", renamed={"gpus": "devices"}, added={"ps_device": '"cpu"'}, kind="trainer"),
+    Rule("SyncMultiGPUTrainerParameterServer", renamed={"gpus": "devices"}, kind="trainer"),
+    Rule("SyncMultiGPUTrainerReplicated", renamed={"gpus": "devices"}, kind="trainer"),
+    Rule("TowerTrainer", kind="trainer"),
+    Rule("TrainConfig"),
+    Rule("Trainer", kind="trainer"),
+    Rule("launch_train_with_config"),
     # Values of variables.
-    "ChainInit": Rule("ChainInit", renamed={"sess_inits": "inits"}),
-    "DictRestore": Rule("DictRestore", renamed={"variable_dict": "values"}, added=_NEED_NOT_MATCH),
-    "SaverRestore": Rule("SaverRestore", renamed={"model_path": "path"}, added=_NEED_NOT_MATCH),
-    "SaverRestoreRelaxed": Rule("SaverRestoreRelaxed", renamed={"model_path": "path"}, added=_NEED_NOT_MATCH),
-    "SmartInit": Rule("SmartInit", added=_NEED_NOT_MATCH),
-    "get_model_loader": Rule("SmartInit", added=_NEED_NOT_MATCH),
+    Rule("ChainInit", renamed={"sess_inits": "inits"}),
+    Rule("DictRestore", renamed={"variable_dict": "values"}, added=_NEED_NOT_MATCH),
+    Rule("SaverRestore", renamed={"model_path": "path"}, added=_NEED_NOT_MATCH),
+    Rule("SaverRestoreRelaxed", renamed={"model_path": "path"}, added=_NEED_NOT_MATCH),
+    Rule("SmartInit", added=_NEED_NOT_MATCH),
+    Rule("get_model_loader", to="SmartInit", added=_NEED_NOT_MATCH),
     # Prediction; these are converted together or not at all.
-    "OfflinePredictor": Rule("OfflinePredictor"),
-    "PredictConfig": Rule("PredictConfig", note=_WANTS_VALUES),
+    Rule("OfflinePredictor"),
+    Rule("PredictConfig", note=_WANTS_VALUES),
     # The graph.
-    "add_activation_summary": Rule("add_activation_summary", renamed={"x": "tensor"}),
-    "add_param_summary": Rule("add_param_summary"),
-    "add_tensor_summary": Rule("add_tensor_summary", renamed={"x": "tensor"}, dropped=("main_tower_only",)),
-    "TowerFunc": Rule("TowerFunc", renamed={"tower_fn": "func"}),
-    "apply_grad_processors": Rule("apply_grad_processors", renamed={"opt": "optimizer", "gradprocs": "processors"}),
-}
+    Rule("add_activation_summary", renamed={"x": "tensor"}),
+    Rule("add_param_summary"),
+    Rule("add_tensor_summary", renamed={"x": "tensor"}, dropped=("main_tower_only",)),
+    Rule("TowerFunc", renamed={"tower_fn": "func"}),
+    Rule("apply_grad_processors", renamed={"opt": "optimizer", "gradprocs": "processors"}),
+)
+
+CONVERTED = {rule.name: rule for rule in _RULES}
 
 EXPRESSIONS = {
     "DEFAULT_CALLBACKS": "[tpk.MovingAverageSummary(), tpk.ProgressBar(), tpk.MergeAllSummaries(), tpk.RunUpdateOps()]",
@@ -175,7 +173,7 @@ EXPRESSIONS = {
 
 TRAINING = frozenset(
     {"AutoResumeTrainConfig", "DEFAULT_CALLBACKS", "DEFAULT_MONITORS", "TrainConfig", "launch_train_with_config"}
-    | {name for name, rule in CONVERTED.items() if rule.kind == "trainer"}
+    | {rule.name for rule in _RULES if rule.kind == "trainer"}
 )
 """Names that are converted together, because a configuration and its launcher must match."""
 
@@ -191,14 +189,7 @@ SESSION_INITS = frozenset(
     {"ChainInit", "DictRestore", "SaverRestore", "SaverRestoreRelaxed", "SmartInit", "get_model_loader"}
 )
 
-SEVERAL_DEVICES = frozenset(
-    {
-        "AsyncMultiGPUTrainer",
-        "SyncMultiGPUTrainer",
-        "SyncMultiGPUTrainerParameterServer",
-        "SyncMultiGPUTrainerReplicated",
-    }
-)
+SEVERAL_DEVICES = frozenset(rule.name for rule in _RULES if rule.kind == "trainer" and "gpus" in rule.renamed)
 """Trainers for which tpk has a different default of steps per epoch."""
 
 _LAYERS = "their variables are W and b, as in checkpoints; tpk.layers has kernel and bias"

@@ -60,6 +60,7 @@ class Script:
         occurrences: the uses of packages to convert, in order.
         imports: the statements that import from these packages.
         calls: all calls.
+        call_of: the call of a called expression.
         classes: all classes.
         attributes: all attributes.
         texts: all texts.
@@ -78,6 +79,7 @@ class Script:
         self.module.visit(collector)
         self.imports: list[cst.Import | cst.ImportFrom] = collector.imports
         self.calls: list[cst.Call] = collector.calls
+        self.call_of = {call.func: call for call in self.calls}
         self.classes: list[cst.ClassDef] = collector.classes
         self.attributes: list[cst.Attribute] = collector.attributes
         self.texts: set[str] = collector.texts

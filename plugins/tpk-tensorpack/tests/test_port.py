@@ -180,6 +180,11 @@ def test_a_flow_whose_older_method_is_called_stays():
     assert "tpk." not in code
 
 
+def test_the_docstring_stays_first_in_a_module_without_imports_at_its_top():
+    code = converted('"""About."""\n\n\ndef f():\n    from tensorpack import Callback\n    return Callback()\n')
+    assert code.splitlines()[:2] == ['"""About."""', "import tpk"]
+
+
 def test_imports_are_those_that_are_needed_and_comments_stay():
     code = converted(
         """\

@@ -130,10 +130,9 @@ class _Conversion:
             self.imports.want_tensorflow1 = False
         elif self.imports.want_tensorflow1:
             self.imports.tensorflow_name()
-        self.imports.rewrite(self.edits)
         for mark in sorted(self.marks):
             self.notes.discard(mark)
-        code = self.imports.finish(self.edits.apply(self.script.module)).code
+        code = self.imports.apply(self.edits).code
         return Conversion(code, tuple(sorted(self.marks)), tuple(sorted(self.notes)))
 
     # Resolve names.
@@ -371,7 +370,7 @@ class _Conversion:
                 return
             self._handled.add(use.node)
             self.edits.put(call, EXPRESSIONS[use.name])
-            self.imports.need_tpk()
+            self.imports.need("import tpk")
         elif use.name == "TowerContext" and self._convert_tower_context(use):
             pass
         elif rule is not None:
@@ -556,7 +555,7 @@ class _Conversion:
                 occurrence.node, f"{'.'.join(['tf', *names[: found.length]])} comes from tpk_tensorflow1: {found.note}"
             )
         elif code.startswith("tpk."):
-            self.imports.need_tpk()
+            self.imports.need("import tpk")
         self.imports.replaced(occurrence)
         self.edits.put(occurrence.prefix(found.length - len(written) + len(occurrence.rest)), code.format(tf=tf))
 
@@ -619,7 +618,7 @@ class _Conversion:
     # Keep, replace and report.
 
     def _replace(self, use: Use, code: str) -> None:
-        self.imports.need_tpk()
+        self.imports.need("import tpk")
         self.imports.replaced(use.occurrence)
         self.edits.put(use.node, code)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import libcst as cst
@@ -84,9 +84,9 @@ class _Editing(cst.CSTTransformer):
         return found
 
 
-def statements(code: str) -> list[cst.BaseStatement]:
-    """Return the statements in a text, with the comments and empty lines before them."""
-    module = cst.parse_module(code)
+def statements(lines: Iterable[str]) -> list[cst.BaseStatement]:
+    """Return the statements in lines of code, with the comments and empty lines before them."""
+    module = cst.parse_module("".join(f"{line}\n" for line in lines))
     first, *others = module.body or [None]
     if first is None:
         return []

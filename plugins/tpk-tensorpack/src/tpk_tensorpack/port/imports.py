@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-import textwrap
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import libcst as cst
@@ -60,10 +59,6 @@ class Imports:
         if statement not in self._needed:
             self._needed.append(statement)
 
-    def need_tpk(self) -> None:
-        """Import tpk."""
-        self.need("import tpk")
-
     def tensorflow_name(self) -> str:
         """Import TensorFlow, and return its name in the converted script."""
         if not self._tensorflow:
@@ -81,116 +76,82 @@ class Imports:
         self.need("import numpy as np")
         return "np"
 
-    def rewrite(self, edits: Edits) -> None:
-        """Apply the changes; new imports are inserted before the first changed one."""
-        first: cst.BaseStatement | None = None
-        by_line: dict[cst.BaseStatement, list[str]] = {}
-        for node in self._script.imports:
-            line = self._script.statement(node)
-            if not isinstance(line, cst.SimpleStatementLine) or len(line.body) > 1:
-                continue
-            new = self._rewritten(node)
-            if new is None:
-                continue
-            by_line[line] = new
-            if first is None and isinstance(self._script.parent(line), cst.Module):
-                first = line
-        if first is not None:
-            by_line[first] = [*self._new(), *by_line[first]]
-            self._needed = [each for each in self._needed if _is_of_standard_library(each)]
-        for line, new in by_line.items():
-            edits.replaced[line] = statements("".join(f"{each}\n" for each in new))
+    def apply(self, edits: Edits) -> cst.Module:
+        """Apply edits to the script, and return it with the new imports and the statements after them.
 
-    def finish(self, module: cst.Module) -> cst.Module:
-        """Return the module with the imports that have not been placed yet, and the statements after them."""
+        Imports of the standard library join the existing ones. Others are inserted before the first import that
+        changes, or after the last import if none does.
+        """
+        needed = sorted(self._needed, key=lambda each: (each.startswith("from"), each))
+        standard = [each for each in needed if _is_of_standard_library(each)]
+        others = [each for each in needed if each not in standard]
+        changed = self._changed()
+        first = next((line for line in changed if isinstance(self._script.parent(line), cst.Module)), None)
+        if first is not None:
+            changed[first] = [*others, *changed[first]]
+            others = []
+        for line, new in changed.items():
+            edits.replaced[line] = statements(new)
+        module = edits.apply(self._script.module)
         body = list(module.body)
-        standard = [each for each in self._needed if _is_of_standard_library(each)]
-        present = {each for statement in body for each in _imports_in(statement)}
-        new = sorted(
-            {each for each in standard if each not in present}, key=lambda each: (each.startswith("from"), each)
-        )
-        self._needed = [each for each in self._needed if each not in standard]
-        places = [index for index, each in enumerate(body) if any(True for _ in _imports_in(each))]
-        ours = [
-            index
-            for index in places
-            if not any(each.startswith("from __future__") for each in _imports_in(body[index]))
-        ]
-        first = ours[0] if ours else (places[-1] + 1 if places else _behind_docstring(body))
-        if new:
-            inserted = statements("".join(f"{each}\n" for each in new))
-            place = first
-            while place < len(body) and place in ours and _is_of_standard_library(_imports_in(body[place])[0]):
-                place += 1
-            if place == first and first < len(body):
-                inserted[0] = inserted[0].with_changes(leading_lines=body[first].leading_lines)
-                body[first] = body[first].with_changes(leading_lines=[cst.EmptyLine()])
-            body[place:place] = inserted
-        last = max((index for index, each in enumerate(body) if any(True for _ in _imports_in(each))), default=-1)
-        code = [*self._new(), *([""] if self.behind or self.want_tensorflow1 else [])]
-        if self.want_tensorflow1:
-            v1 = self._tensorflow if self.tensorflow_is_v1 else f"{self._tensorflow}.compat.v1"
-            code += [f"{v1}.disable_v2_behavior()", f"{v1}.enable_resource_variables()"]
-        code += self.behind
-        self._needed = []
-        body[last + 1 : last + 1] = statements("".join(f"{each}\n" for each in code))
+        _insert_standard(body, standard)
+        end = _end_of_imports(body)
+        body[end:end] = statements([*others, *self._after()])
         return module.with_changes(body=body)
 
-    def _new(self) -> list[str]:
-        """Return the imports that have not been placed yet, except for the standard library."""
-        return sorted(
-            (each for each in self._needed if not _is_of_standard_library(each)),
-            key=lambda each: (not each.startswith("import"), each),
-        )
+    def _changed(self) -> dict[cst.BaseStatement, list[str]]:
+        """Return the import statements that change, and their replacements."""
+        found: dict[cst.BaseStatement, list[str]] = {}
+        for node in self._script.imports:
+            line = self._script.statement(node)
+            if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1:
+                new = self._rewritten_import(node) if isinstance(node, cst.Import) else self._rewritten_from(node)
+                if new is not None:
+                    found[line] = new
+        return found
 
-    def _rewritten(self, node: cst.Import | cst.ImportFrom) -> list[str] | None:
-        """Return the replacements of a statement, or None to keep it."""
-        kept, staying, replaced = self._kept[node], self._staying[node], self._replaced[node]
-        if isinstance(node, cst.Import):
-            return self._rewritten_import(node)
-        module = module_of(node)
-        package = package_of(module)
-        if package == "tensorflow" and replacement(module) is None:
-            return None
-        if isinstance(node.names, cst.ImportStar):
-            if package != "tensorpack":
-                return None
-            found = sorted(kept)
-            new = [_from_import(f"tpk_{module}", found)] if found else []
-            return [*_reasons(kept), *new]
-        remaining = [alias for alias in node.names if _bound(alias) in staying]
-        if package != "tensorpack":
-            remaining = [
-                alias
-                for alias in node.names
-                if _bound(alias) in staying or (_bound(alias) not in replaced and is_real_module(module))
-            ]
-            if len(remaining) == len(node.names):
-                return None
-            return [_from_import(module, [_written(alias) for alias in remaining])] if remaining else []
-        of_package = [_written(alias) for alias in node.names if _bound(alias) in kept]
-        new = [_from_import(f"tpk_{module}", of_package)] if of_package else []
-        if remaining:
-            new.append(_from_import(module, [_written(alias) for alias in remaining]))
-        return [*_reasons(kept), *new]
+    def _after(self) -> list[str]:
+        """Return the statements to insert after the imports."""
+        code = []
+        if self.want_tensorflow1:
+            v1 = self._tensorflow if self.tensorflow_is_v1 else f"{self._tensorflow}.compat.v1"
+            code = [f"{v1}.disable_v2_behavior()", f"{v1}.enable_resource_variables()"]
+        code += self.behind
+        return ["", *code] if code else []
 
     def _rewritten_import(self, node: cst.Import) -> list[str] | None:
+        """Return the replacements of a statement, or None to keep it."""
         kept, staying = self._kept[node], self._staying[node]
         new = []
         for alias in node.names:
             full, name = dotted(alias.name), local_name(alias)
-            as_name = f" as {name}" if alias.asname is not None else ""
             package = package_of(full)
             if package == "tensorpack":
-                new += [f"import tpk_{full}{as_name}"] if name in kept else []
+                new += [f"import tpk_{_written(alias)}"] if name in kept else []
             elif package not in PACKAGES or name in staying or is_real_module(full):
-                new.append(f"import {full}{as_name}")
-        if new == [
-            f"import {dotted(alias.name)}" + (f" as {local_name(alias)}" if alias.asname else "")
-            for alias in node.names
-        ]:
+                new.append(f"import {_written(alias)}")
+        if new == [f"import {_written(alias)}" for alias in node.names]:
             return None
         return [*_reasons(kept), *new]
+
+    def _rewritten_from(self, node: cst.ImportFrom) -> list[str] | None:
+        """Return the replacements of a statement, or None to keep it."""
+        kept, staying, replaced = self._kept[node], self._staying[node], self._replaced[node]
+        module = module_of(node)
+        if package_of(module) != "tensorpack":
+            if isinstance(node.names, cst.ImportStar) or (
+                package_of(module) == "tensorflow" and replacement(module) is None
+            ):
+                return None
+            lost = replaced if is_real_module(module) else {local_name(alias) for alias in node.names}
+            unused = lost - staying
+            remaining = [_written(alias) for alias in node.names if local_name(alias) not in unused]
+            return None if len(remaining) == len(node.names) else _from_import(module, remaining)
+        if isinstance(node.names, cst.ImportStar):
+            return [*_reasons(kept), *_from_import(f"tpk_{module}", kept)]
+        of_package = [_written(alias) for alias in node.names if local_name(alias) in kept]
+        remaining = [_written(alias) for alias in node.names if local_name(alias) in staying]
+        return [*_reasons(kept), *_from_import(f"tpk_{module}", of_package), *_from_import(module, remaining)]
 
     def _find_tensorflow(self) -> tuple[str, bool]:
         found: dict[str, str] = {}
@@ -219,21 +180,20 @@ def _reasons(kept: dict[str, set[tuple[str, str]]]) -> list[str]:
     ]
 
 
-def _from_import(module: str, names: Sequence[str]) -> str:
+def _from_import(module: str, names: Iterable[str]) -> list[str]:
+    """Return the statement that imports names from a module; an empty list without names."""
     names = sorted(names, key=lambda name: (not name.isupper(), not name[:1].isupper(), name))
+    if not names:
+        return []
     line = f"from {module} import {', '.join(names)}"
     if len(line) <= WIDTH:
-        return line
-    return f"from {module} import (\n{textwrap.indent(''.join(f'{name},' + chr(10) for name in names), '    ')})"
+        return [line]
+    return [f"from {module} import (", *(f"    {name}," for name in names), ")"]
 
 
 def _written(alias: cst.ImportAlias) -> str:
     name = dotted(alias.name)
-    return f"{name} as {_bound(alias)}" if alias.asname is not None else name
-
-
-def _bound(alias: cst.ImportAlias) -> str:
-    return str(alias.evaluated_alias or dotted(alias.name))
+    return f"{name} as {local_name(alias)}" if alias.asname is not None else name
 
 
 def _is_of_standard_library(statement: str) -> bool:
@@ -249,6 +209,38 @@ def _imports_in(statement: Any) -> list[str]:
     ]
 
 
-def _behind_docstring(body: Sequence[Any]) -> int:
+def _insert_standard(body: list[Any], needed: list[str]) -> None:
+    """Insert the imports of the standard library that a body lacks, after those at its beginning."""
+    present = {each for statement in body for each in _imports_in(statement)}
+    new = statements(each for each in needed if each not in present)
+    if not new:
+        return
+    first = _first_import(body)
+    place = first
+    for statement in body[first:]:
+        imports = _imports_in(statement)
+        if not imports or not _is_of_standard_library(imports[0]):
+            break
+        place += 1
+    if place == first and first < len(body):
+        new[0] = new[0].with_changes(leading_lines=body[first].leading_lines)
+        body[first] = body[first].with_changes(leading_lines=[cst.EmptyLine()])
+    body[place:place] = new
+
+
+def _first_import(body: Sequence[Any]) -> int:
+    """Return the index of the first import that is not from ``__future__``, or of the place for one."""
+    for index, statement in enumerate(body):
+        imports = _imports_in(statement)
+        if imports and not any(each.startswith("from __future__") for each in imports):
+            return index
+    return _end_of_imports(body)
+
+
+def _end_of_imports(body: Sequence[Any]) -> int:
+    """Return the index after the last import, or after the docstring if there are no imports."""
+    places = [index for index, each in enumerate(body) if _imports_in(each)]
+    if places:
+        return places[-1] + 1
     first = body[0].body[0] if body and isinstance(body[0], cst.SimpleStatementLine) else None
     return 1 if isinstance(first, cst.Expr) and isinstance(first.value, cst.SimpleString) else 0

@@ -59,8 +59,7 @@ class LogDirectory:
     def convert(self, edits: Edits, imports: Imports) -> None:
         """Convert the uses to a run directory and to `logging`."""
         for use in self._setters:
-            code = self._statements(use, imports)
-            edits.replaced[self._script.statement(use.node)] = statements(code)
+            edits.replaced[self._script.statement(use.node)] = statements(self._lines(use, imports))
             imports.replaced(use.occurrence)
         for use in self._asked:
             edits.put(self._script.call_of[use.node], self._name)
@@ -122,7 +121,7 @@ class LogDirectory:
         pairs = bound(self._script.call_of[use.node].args, _SETTERS[use.name])
         return None if pairs is None else dict(pairs)
 
-    def _statements(self, use: Any, imports: Imports) -> str:
+    def _lines(self, use: Any, imports: Imports) -> list[str]:
         arguments = self._arguments(use) or {}
         lines = [f"{self._name} = {self._path(use, arguments, imports)}"]
         if _action(arguments) == "d":
@@ -131,7 +130,7 @@ class LogDirectory:
         if self._asked:
             imports.need("import os")
             lines.append(f"os.makedirs({self._name}, exist_ok=True)")
-        return "".join(f"{line}\n" for line in lines)
+        return lines
 
     def _path(self, use: Any, arguments: dict[str, cst.Arg], imports: Imports) -> str:
         if "dirname" in arguments:

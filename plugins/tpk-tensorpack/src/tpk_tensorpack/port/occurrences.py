@@ -270,7 +270,7 @@ def _binding_of(node: cst.CSTNode, name: str) -> str | None:
         module = module_of(node)
         if node.relative or package_of(module) not in PACKAGES:
             return None
-        found = [dotted(alias.name) for alias in node.names if (alias.evaluated_alias or dotted(alias.name)) == name]
+        found = [dotted(alias.name) for alias in node.names if local_name(alias) == name]
         return f"{module}.{found[0]}" if found else None
     if isinstance(node, cst.Import):
         for alias in node.names:

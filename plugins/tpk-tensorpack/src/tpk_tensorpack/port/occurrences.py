@@ -77,14 +77,17 @@ class Script:
         self._positions: Mapping[Any, Any] = wrapper.resolve(metadata.PositionProvider)
         collector = _Collector()
         self.module.visit(collector)
-        self.imports: list[cst.Import | cst.ImportFrom] = collector.imports
-        self.calls: list[cst.Call] = collector.calls
+        imports: dict[cst.Import | cst.ImportFrom, set[str]] = {
+            node: _packages_of(node) for node in nodes_of(self.module, (cst.Import, cst.ImportFrom))
+        }
+        self.imports = [node for node, packages in imports.items() if not packages.isdisjoint(PACKAGES)]
+        self.imported = set[str]().union(*imports.values())
+        self.calls: list[cst.Call] = list(nodes_of(self.module, cst.Call))
         self.call_of = {call.func: call for call in self.calls}
-        self.classes: list[cst.ClassDef] = collector.classes
-        self.attributes: list[cst.Attribute] = collector.attributes
-        self.texts: set[str] = collector.texts
-        self.imported: set[str] = collector.imported
-        self.names: set[str] = collector.names
+        self.classes: list[cst.ClassDef] = list(nodes_of(self.module, cst.ClassDef))
+        self.texts = {str(node.evaluated_value) for node in nodes_of(self.module, cst.SimpleString)}
+        self.attributes = collector.attributes
+        self.names = collector.names
         self._stars = [
             (node, module, _exported(module))
             for node in self.imports
@@ -167,33 +170,18 @@ class Script:
 
 
 class _Collector(cst.CSTVisitor):
-    """Collect chains of names, imports, calls and classes."""
+    """Collect chains of attributes and names, except for those that imports and definitions bind."""
 
     def __init__(self) -> None:
         self.chains: list[cst.BaseExpression] = []
-        self.imports: list[cst.Import | cst.ImportFrom] = []
-        self.calls: list[cst.Call] = []
-        self.classes: list[cst.ClassDef] = []
         self.attributes: list[cst.Attribute] = []
-        self.texts: set[str] = set()
-        self.imported: set[str] = set()
         self.names: set[str] = set()
 
-    def visit_SimpleString(self, node: cst.SimpleString) -> None:
-        self.texts.add(str(node.evaluated_value))
-
     def visit_Import(self, node: cst.Import) -> bool:
-        self.imported |= {package_of(dotted(alias.name)) for alias in node.names}
         self.names |= {local_name(alias) for alias in node.names}
-        if any(package_of(dotted(alias.name)) in PACKAGES for alias in node.names):
-            self.imports.append(node)
         return False
 
     def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
-        if not node.relative:
-            self.imported.add(package_of(module_of(node)))
-            if package_of(module_of(node)) in PACKAGES:
-                self.imports.append(node)
         return False
 
     def visit_Attribute(self, node: cst.Attribute) -> bool:
@@ -217,11 +205,7 @@ class _Collector(cst.CSTVisitor):
         node.value.visit(self)
         return False
 
-    def visit_Call(self, node: cst.Call) -> None:
-        self.calls.append(node)
-
     def visit_ClassDef(self, node: cst.ClassDef) -> bool:
-        self.classes.append(node)
         for each in (*node.decorators, *node.bases, *node.keywords, node.body):
             each.visit(self)
         return False
@@ -254,6 +238,13 @@ def module_of(node: cst.ImportFrom) -> str:
 def package_of(module: str) -> str:
     """Return the first part of a dotted name."""
     return module.partition(".")[0]
+
+
+def _packages_of(node: cst.Import | cst.ImportFrom) -> set[str]:
+    """Return the packages that a statement imports from; none for a relative import."""
+    if isinstance(node, cst.Import):
+        return {package_of(dotted(alias.name)) for alias in node.names}
+    return set() if node.relative else {package_of(module_of(node))}
 
 
 def local_name(alias: cst.ImportAlias) -> str:
@@ -291,11 +282,9 @@ def _exported(module: str) -> frozenset[str]:
     return frozenset(getattr(found, "__all__", ()))
 
 
-def _nodes(tree: cst.CSTNode, kind: type[Any]) -> Iterator[Any]:
+def nodes_of(tree: cst.CSTNode, kind: type[Any] | tuple[type[Any], ...]) -> Iterator[Any]:
+    """Yield the nodes of a kind in a tree, in the order of the source."""
     if isinstance(tree, kind):
         yield tree
     for child in tree.children:
-        yield from _nodes(child, kind)
-
-
-nodes_of = _nodes
+        yield from nodes_of(child, kind)

@@ -402,7 +402,7 @@ def test_an_evaluation_may_have_an_empty_share_and_a_training_may_not():
     (callback,) = source.setup([tf.TensorSpec([], tf.float32, "x")])
     with tf.Graph().as_default():
         fetched = tf.compat.v1.train.SessionRunArgs(source.get_input_tensors())
-    source.start()
+    source.start(None)
     with pytest.raises(tf.errors.OutOfRangeError):
         callback.before_run(tf.compat.v1.train.SessionRunContext(fetched, None))
     source.stop()

@@ -31,7 +31,13 @@ def numbers(datapoints):
 
 @contextmanager
 def in_another_process(code, *arguments):
-    text = "import sys\nfrom tpk_zmq import send_dataflow_zmq\n" + textwrap.dedent(code)
+    # A process in the background of a script inherits that SIGINT is ignored.
+    start = """
+        import signal, sys
+        from tpk_zmq import send_dataflow_zmq
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    """
+    text = textwrap.dedent(start) + textwrap.dedent(code)
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with subprocess.Popen([sys.executable, "-c", text, *arguments], **pipes) as process:
         try:

@@ -35,7 +35,9 @@ optimizers = {
     "map": lambda opt: apply_grad_processors(opt, [MapGradient(lambda grad: tf.sign(grad), "w")]),
 }
 for name, wrap in optimizers.items():
-    with tf.Graph().as_default(), v1.Session() as sess:
+    # One thread: tensorpack's AccumGradOptimizer may read its counter before or after it is increased.
+    config = v1.ConfigProto(inter_op_parallelism_threads=1)
+    with tf.Graph().as_default(), v1.Session(config=config) as sess:
         w, b = variables()
         x = v1.placeholder(tf.float32, [3])
         train_op = wrap(v1.train.MomentumOptimizer(0.1, 0.9)).minimize(tf.reduce_sum(w * w * x) + b * x[0])

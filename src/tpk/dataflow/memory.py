@@ -45,7 +45,7 @@ def aligned_empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
 def allocate_arrays(arrays: Sequence[ArraySpec]) -> list[np.ndarray[Any, Any]]:
     """Make arrays, aligned if they are large; an `Allocate`."""
     return [
-        (np.empty if prod(shape) * dtype.itemsize <= FEW_BYTES else aligned_empty)(shape, dtype)
+        aligned_empty(shape, dtype) if prod(shape) * dtype.itemsize > FEW_BYTES else np.empty(shape, dtype)
         for shape, dtype in arrays
     ]
 

@@ -50,8 +50,8 @@ class BatchData(BatchingDataFlow):
 
     Datapoints that are lists or tuples become a list, dicts a dict. Within a component, arrays and NumPy
     scalars must all have the same shape and dtype; Python numbers get the dtype that `numpy.asarray` gives
-    them, text and bytes become an array of objects. Arrays that are large are aligned, so that TensorFlow takes them
-    without another copy.
+    them, text and bytes become an array of objects. Large arrays are aligned, so that TensorFlow takes them without
+    another copy.
 
     Workers that share a `BatchData` make the same batches as a single process: each takes its datapoints in blocks of
     a batch.
@@ -360,10 +360,10 @@ def _stack(values: Sequence[np.ndarray[Any, Any]], array: np.ndarray[Any, Any] |
     if array is None and len(values) * first.nbytes > FEW_BYTES:
         array = aligned_empty(shape, first.dtype)
     if not first.size or not first.ndim or set(map(len, values)) != {len(first)}:
-        return np.stack(values, out=array, dtype=None if array is not None else first.dtype, casting="no")
+        return np.stack(values, out=array, casting="no")
     # Faster than `numpy.stack`.
     if array is None:
-        return np.concatenate(values, dtype=first.dtype, casting="no").reshape(shape)
+        return np.concatenate(values, casting="no").reshape(shape)
     np.concatenate(values, out=array.reshape(-1, *first.shape[1:]), casting="no")
     return array
 

@@ -22,17 +22,17 @@ ArgumentsT = ParamSpec("ArgumentsT")
 
 
 class Parts(chain[Any]):
-    """Iterates several iterables, one after the other, and closes each at its end.
+    """An iterator over several iterables in sequence, which closes each iterator when it is exhausted.
 
     Args:
-        parts: makes the iterables. It runs only between two of them: the datapoints are iterated in C, where a `yield
-            from` in a generator would cost as much as a cheap flow.
+        parts: yields the iterables. Its code runs only between two of them, and the datapoints are iterated in C. A
+            `yield from` in a generator would cost as much per datapoint as a cheap flow.
     """
 
     _parts: Generator[Iterator[Any], None, None]
 
     def __new__(cls, parts: Generator[Iterable[Any], None, None]) -> Parts:
-        """Iterate the iterables."""
+        """Create the iterator."""
         closed = _close_each(parts)
         self = cast(Parts, cls.from_iterable(closed))
         self._parts = closed
@@ -54,7 +54,7 @@ def _close_each(parts: Generator[Iterable[Any], None, None]) -> Generator[Iterat
 
 
 def in_parts(iterate: Callable[ArgumentsT, Generator[Iterable[Any], None, None]]) -> Callable[ArgumentsT, Parts]:
-    """Decorate a generator function that yields iterables: the result iterates their items."""
+    """Decorate a generator function that yields iterables, so that it returns an iterator over their items."""
 
     @wraps(iterate)
     def iterate_parts(*args: ArgumentsT.args, **kwargs: ArgumentsT.kwargs) -> Parts:

@@ -83,7 +83,7 @@ class Callback(tpk.Callback):
     def _overrides(self, name: str) -> bool:
         if name in self.__dict__ or self._is_underscored(name):
             return True
-        # The hooks of this class call those of the next one.
+        # Each hook of this class calls the same hook of the next class.
         found: Any = super(Callback, type(self)) if self._is_ours(name) else type(self)
         return getattr(found, name) is not getattr(tpk.Callback, name)
 

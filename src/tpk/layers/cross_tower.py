@@ -171,7 +171,7 @@ class _Sum:
 
 
 def _next(sums: list[_Sum], tower: int, new: _Sum) -> _Sum:
-    """Return the first of `sums` that `tower` has not requested yet; if there is none, add and return `new`."""
+    """Return the first of `sums` without an op of `tower`, or else append and return `new`."""
     asked = next((each for each in sums if tower not in each.ops), None)
     if asked is None:
         sums.append(new)

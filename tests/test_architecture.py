@@ -36,7 +36,7 @@ BUDGETS = {
     "checkpoint": 1315,
     "cli": 2175,
     "cluster": 920,
-    "dataflow": 3605,
+    "dataflow": 3615,
     "graph": 2510,
     "input_source": 1580,
     "layers": 1725,

@@ -300,7 +300,7 @@ def test_flows_of_the_time_of_get_data():
 def test_python_numbers_become_32_bits():
     ((integers, floats, flags),) = BatchData(DataFromList([[1, 2.5, True], [2, 3.5, False]], shuffle=False), 2)
     assert (integers.dtype, floats.dtype, flags.dtype) == (np.int32, np.float32, np.int32)
-    with pytest.raises(InputError, match="not all others are"):
+    with pytest.raises(InputError, match="do not fit into int32"):
         list(BatchData(DataFromList([[1], ["a"]], shuffle=False), 2))
 
 

@@ -21,6 +21,7 @@ from .inspect import (
     measure_speed as measure_speed,
 )
 from .memory import (
+    FEW_BYTES as FEW_BYTES,
     aligned_empty as aligned_empty,
     copy_arrays as copy_arrays,
 )

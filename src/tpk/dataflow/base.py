@@ -17,7 +17,7 @@ import numpy as np
 
 from tpk.dataflow.foreign import is_foreign_sequence
 from tpk.dataflow.memory import Allocate
-from tpk.dataflow.position import Count, Position, flows_within, in_parts
+from tpk.dataflow.position import Count, Parts, Position, flows_within, in_parts
 from tpk.errors import ConfigError, InputError
 from tpk.plugin.description import RecordsOptions
 
@@ -392,13 +392,12 @@ class SequenceDataFlow(StatefulDataFlow):
         begin = self.begin() or 0
         order = self._order()
         self.place = Count(begin)
-        return self._deliver(order, self.place)
+        return Parts(self._deliver(order, self.place))
 
     def _order(self) -> np.ndarray[Any, Any] | None:
         """Return the indices of all items in the order of the next pass; None for the order of the items."""
         return None
 
-    @in_parts
     def _deliver(self, order: np.ndarray[Any, Any] | None, delivered: Count) -> Generator[Iterator[Any], None, None]:
         yield delivered.over(chain.from_iterable(self._some_items(order, delivered.value)))
         self.place = None

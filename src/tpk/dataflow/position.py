@@ -22,24 +22,23 @@ ArgumentsT = ParamSpec("ArgumentsT")
 
 
 class Parts(chain[Any]):
-    """An iterator over several iterables in sequence, which closes each iterator when it is exhausted.
+    """An iterator over several iterables in sequence.
 
     Args:
         parts: yields the iterables. Its code runs only between two of them, and the datapoints are iterated in C. A
             `yield from` in a generator would cost as much per datapoint as a cheap flow.
     """
 
-    _parts: Generator[Iterator[Any], None, None]
+    _parts: Generator[Iterable[Any], None, None]
 
     def __new__(cls, parts: Generator[Iterable[Any], None, None]) -> Parts:
         """Create the iterator."""
-        closed = _close_each(parts)
-        self = cast(Parts, cls.from_iterable(closed))
-        self._parts = closed
+        self = cast(Parts, cls.from_iterable(parts))
+        self._parts = parts
         return self
 
     def close(self) -> None:
-        """Close the current iterator and the generator, like the `close` of a generator."""
+        """Close the generator."""
         self._parts.close()
 
 
@@ -54,11 +53,14 @@ def _close_each(parts: Generator[Iterable[Any], None, None]) -> Generator[Iterat
 
 
 def in_parts(iterate: Callable[ArgumentsT, Generator[Iterable[Any], None, None]]) -> Callable[ArgumentsT, Parts]:
-    """Decorate a generator function that yields iterables, so that it returns an iterator over their items."""
+    """Decorate a generator function that yields iterables, so that it returns an iterator over their items.
+
+    It closes the iterator of each of them.
+    """
 
     @wraps(iterate)
     def iterate_parts(*args: ArgumentsT.args, **kwargs: ArgumentsT.kwargs) -> Parts:
-        return Parts(iterate(*args, **kwargs))
+        return Parts(_close_each(iterate(*args, **kwargs)))
 
     return iterate_parts
 
@@ -75,7 +77,7 @@ class Count:
 
     def __init__(self, value: int = 0) -> None:
         self._ticks = repeat(True, sys.maxsize)
-        self.value = value
+        self._end = value + sys.maxsize
 
     def over(self, datapoints: Iterable[Any]) -> Iterator[Any]:
         """Return an iterator over the datapoints that counts each of them."""
@@ -153,7 +155,7 @@ class Position:
             iterator = self._continue(loaded)
         self._before = None if self._has_break_off else (self.delivered, before)
         self._in_pass, self._broken_off = True, False
-        return self._deliver(iterator)
+        return Parts(self._deliver(iterator))
 
     def break_off(self) -> None:
         """Let the next iteration begin the next pass, even in the middle of a pass."""
@@ -261,7 +263,6 @@ class Position:
         logger.info("%s keeps no position: replayed %d of its datapoints (%d passes)", kind, skipped, self.passes)
         return iterator
 
-    @in_parts
     def _deliver(self, iterator: Iterator[Any]) -> Generator[Iterator[Any], None, None]:
         try:
             yield self._count.over(iterator)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
+from operator import countOf
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -88,14 +90,12 @@ class BatchData(BatchingDataFlow):
             self.place = None
             return
         joiner, size, datapoints = self.joiner(), self.batch_size, iter(self.upstream)
-        refills = may_refill(self.flow)
+        hold: Callable[[Iterator[Any]], list[Any]] = list
+        if may_refill(self.flow):
+            hold = partial(joiner.copies, size=size)
         first = self.upstream.delivered
-        while True:
-            following = islice(datapoints, size)
-            held = joiner.copies(following, size) if refills else list(following)
-            if len(held) < size:
-                break
-            batch = joiner.join(held, range(first, first + size))
+        while len(held := hold(islice(datapoints, size))) == size:
+            batch = joiner.join(held, first)
             held.clear()  # its memory may be used for the next batch
             yield batch
             batch = None
@@ -103,7 +103,7 @@ class BatchData(BatchingDataFlow):
         if held and self.remainder:
             # The flow beneath is exhausted already, so its position does not show this batch.
             self.place = "end"
-            yield joiner.join(held, range(first, first + len(held)))
+            yield joiner.join(held, first)
             self.place = None
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
@@ -195,6 +195,7 @@ class Joiner:
         self.owner = owner
         self.use_list = use_list
         self._allocate = allocate
+        self._is_simple = not use_list and allocate is None
         self._numbers: Sequence[int] = ()
         self._arrays: dict[Any, np.ndarray[Any, Any]] = {}
 
@@ -204,6 +205,7 @@ class Joiner:
         Each array is copied to its row of the batch as it comes, while it is in the processor's cache. The copy of its
         datapoint refers to the whole array of the batch instead.
         """
+        self._is_simple = False
         copies: list[Any] = []
         places: dict[Any, _Place] = {}
         for row, datapoint in enumerate(datapoints):
@@ -214,17 +216,22 @@ class Joiner:
             datapoint = None  # its memory may be used for the next one
         return copies
 
-    def join(self, datapoints: Sequence[Any], numbers: Sequence[int]) -> Any:
+    def join(self, datapoints: Sequence[Any], numbers: Sequence[int] | int) -> Any:
         """Return several datapoints joined into one.
 
         Args:
             datapoints: at least one datapoint.
-            numbers: their numbers in the pass, for messages.
+            numbers: their numbers in the pass, for messages; or the number of the first, if they are consecutive.
 
         Raises:
             InputError: they do not fit together.
         """
-        self._numbers = numbers
+        if self._is_simple and countOf(map(type, datapoints), list) == len(datapoints):
+            try:
+                return list(map(self.stack, zip(*datapoints, strict=True)))
+            except _DOES_NOT_STACK:
+                self._is_simple = False
+        self._numbers = range(numbers, numbers + len(datapoints)) if isinstance(numbers, int) else numbers
         columns = self._columns(datapoints)
         arrays, self._arrays = self._arrays, {}
         if self._allocate is not None and not arrays:
@@ -233,16 +240,33 @@ class Joiner:
             return [self._join(component, values, arrays.get(component)) for component, values in columns]
         return {component: self._join(component, values, arrays.get(component)) for component, values in columns}
 
+    @staticmethod
+    def stack(values: Sequence[Any], array: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
+        """Return the values of a component as one array, if they are of the usual kinds; `combine` is slower.
+
+        Args:
+            values: arrays with the same shape and dtype, or numbers.
+            array: where to put arrays; None for a new array.
+
+        Raises:
+            TypeError, ValueError, OverflowError: they are something else.
+        """
+        kinds = set(map(type, values))
+        if kinds == {np.ndarray}:
+            return _stack(values, array)
+        if kinds <= _PYTHON_NUMBERS or (len(kinds) == 1 and isinstance(values[0], (np.number, np.bool_))):
+            numbers = np.asarray(values)
+            if not numbers.dtype.hasobject:  # as integers of more than 64 bits have
+                return numbers
+        raise TypeError
+
     def combine(self, component: Any, values: Sequence[Any]) -> Any:
-        """Return the joined values of a component that are not arrays of the same shape and dtype.
+        """Return the joined values of a component that `stack` does not take.
 
         Raises:
             InputError: they do not fit together.
         """
-        kinds = set(map(type, values))
-        if kinds <= _PYTHON_NUMBERS or (len(kinds) == 1 and isinstance(values[0], (np.number, np.bool_))):
-            return self.as_array(component, values, f"datapoints {self._numbers[0]} to {self._numbers[-1]}")
-        if all(issubclass(kind, (str, bytes)) for kind in kinds):
+        if all(isinstance(value, (str, bytes)) for value in values):
             # An object array: NumPy's own text types would drop trailing zero bytes.
             return np.array(values, dtype=object)
         arrays = []
@@ -325,12 +349,10 @@ class Joiner:
                 return array[: len(values)]
             values = [array[row] if value is array else value for row, value in enumerate(values)]
             return self.combine(component, values)
-        if type(values[0]) is np.ndarray and set(map(type, values)) == {np.ndarray}:
-            try:
-                return _stack(values, array)
-            except (TypeError, ValueError):
-                pass  # `combine` finds the value that does not fit
-        return self.combine(component, values)
+        try:
+            return self.stack(values, array)
+        except _DOES_NOT_STACK:
+            return self.combine(component, values)
 
     def _misfit(self, datapoints: Sequence[Any]) -> InputError:
         """Return the error for datapoints that do not all have the same components."""
@@ -393,5 +415,7 @@ def _components(datapoint: Any) -> Any:
         return set(datapoint)
     return len(datapoint) if isinstance(datapoint, (list, tuple)) else None
 
+
+_DOES_NOT_STACK = (TypeError, ValueError, OverflowError)
 
 _PYTHON_NUMBERS = frozenset({bool, int, float, complex})

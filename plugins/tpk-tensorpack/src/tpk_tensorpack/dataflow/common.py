@@ -13,7 +13,7 @@ import numpy as np
 
 import tpk.dataflow
 from tpk.checks import check_at_least
-from tpk.dataflow import Joiner, copy_arrays, describe
+from tpk.dataflow import FEW_BYTES, Joiner, aligned_empty, copy_arrays, describe
 from tpk.dataflow.base import may_refill
 from tpk.errors import ConfigError, InputError
 from tpk_tensorpack.dataflow.base import (
@@ -185,7 +185,7 @@ class BatchData(tpk.dataflow.BatchData, ProxyDataFlow):
         Raises:
             InputError: the datapoints do not fit together.
         """
-        return _Joiner("aggregate_batch", use_list).join(data_holder, range(len(data_holder)))
+        return _Joiner("aggregate_batch", use_list).join(data_holder, 0)
 
 
 class _Joiner(Joiner):
@@ -195,24 +195,37 @@ class _Joiner(Joiner):
         if array.shape != first.shape:
             super().check(component, array, first, number)
 
-    def combine(self, component: Any, values: Sequence[Any]) -> Any:
-        dtype = getattr(values[0], "dtype", _DTYPES.get(type(values[0])))
+    @staticmethod
+    def stack(values: Sequence[Any], array: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
+        first = values[0]
+        dtype = _DTYPES.get(type(first))
         if dtype is None:
-            return super().combine(component, values)
-        if getattr(values[0], "ndim", 0):
-            joined = super().combine(component, values)
-            return joined if dtype.kind in "SUO" else joined.astype(dtype, copy=False)
-        try:
+            if type(first) is not np.ndarray and not isinstance(first, np.generic):
+                raise TypeError
+            dtype = first.dtype
+            if dtype.kind in "SUO":
+                raise TypeError
+            if array is None and len(values) * first.nbytes > FEW_BYTES:
+                array = aligned_empty((len(values), *first.shape), dtype)
+        if array is None:
             return np.array(values, dtype)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise InputError(
-                f"{self.owner}: component {component!r} is {values[0]!r} in the first datapoint of a batch, so it "
-                f"is of {np.dtype(dtype)}, which not all others are ({error}); give it the dtype that you want by "
-                "numpy.asarray, or batch with use_list=True"
-            ) from error
+        array[...] = values
+        return array
+
+    def combine(self, component: Any, values: Sequence[Any]) -> Any:
+        first = values[0]
+        dtype = _DTYPES.get(type(first), getattr(first, "dtype", None))
+        if dtype is None or dtype.kind in "SUO":
+            return super().combine(component, values)
+        if isinstance(first, np.ndarray):
+            return super().combine(component, values).astype(dtype, copy=False)
+        raise InputError(
+            f"{self.owner}: component {component!r} has values that do not fit into {dtype}, the dtype of its first value "
+            f"in the batch, {first!r}; convert them by numpy.asarray, or batch with use_list=True"
+        )
 
 
-_DTYPES = {bool: np.int32, int: np.int32, float: np.float32}
+_DTYPES = {bool: np.dtype(np.int32), int: np.dtype(np.int32), float: np.dtype(np.float32)}
 
 
 class BatchDataByShape(tpk.dataflow.BatchDataByShape, ProxyDataFlow):

@@ -230,7 +230,7 @@ class Joiner:
             try:
                 return list(map(self.stack, zip(*datapoints, strict=True)))
             except _DOES_NOT_STACK:
-                self._is_simple = False
+                self._is_simple = False  # text, for example: do not try it again
         self._numbers = range(numbers, numbers + len(datapoints)) if isinstance(numbers, int) else numbers
         columns = self._columns(datapoints)
         arrays, self._arrays = self._arrays, {}

@@ -220,8 +220,8 @@ class _Joiner(Joiner):
         if isinstance(first, np.ndarray):
             return super().combine(component, values).astype(dtype, copy=False)
         raise InputError(
-            f"{self.owner}: component {component!r} has values that do not fit into {dtype}, the dtype of its first value "
-            f"in the batch, {first!r}; convert them by numpy.asarray, or batch with use_list=True"
+            f"{self.owner}: component {component!r} has values that do not fit into {dtype}, the dtype of the first, "
+            f"{first!r}; convert them by numpy.asarray, or batch with use_list=True"
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 
 import numpy as np
@@ -258,7 +257,7 @@ def test_errors_of_layers(graph):
     with pytest.raises(AttributeError, match=r"no 'kernel'.*before it is built"):
         layer.kernel  # noqa: B018
     layer(tf.zeros([1, 2]))
-    with pytest.raises(AttributeError, match=r"no 'kernal'. Nearest: 'kernel'"):
+    with pytest.raises(AttributeError, match=r"no 'kernal'. Its variables: kernel, bias"):
         layer.kernal  # noqa: B018
     with pytest.raises(TypeError, match="no argument 'input_shape'"):
         tf.layers.Dense(2, input_shape=(3,))
@@ -335,29 +334,12 @@ def test_layers_of_contrib_have_their_old_variables(graph):
 
 
 def test_layers_of_contrib_take_the_arguments_of_tensorflow_1(graph):
-    shared = [
-        "activation_fn",
-        "normalizer_fn",
-        "normalizer_params",
-        "weights_initializer",
-        "weights_regularizer",
-        "biases_initializer",
-        "biases_regularizer",
-        "reuse",
-        "variables_collections",
-        "outputs_collections",
-        "trainable",
-        "scope",
-    ]
-    own = ["inputs", "num_outputs", "kernel_size", "depth_multiplier", "stride", "padding", "data_format", "rate"]
-    assert list(inspect.signature(contrib_layers.separable_conv2d).parameters) == own + shared
-    assert list(inspect.signature(contrib_layers.fully_connected).parameters) == own[:2] + shared
     x = tf.constant([[[[-1.0]]]])
     ones = tf.ones_initializer()
     linear = contrib_layers.conv2d(x, 1, 1, 1, "SAME", None, 1, None, None, None, ones, scope="linear")
     rectified = contrib_layers.conv2d(x, 1, 1, weights_initializer=ones)
     assert [value.item() for value in run([linear, rectified])] == [-1.0, 0.0]
-    with pytest.raises(TypeError, match="conv2d: got an unexpected keyword argument 'activation'"):
+    with pytest.raises(TypeError, match="got an unexpected keyword argument 'activation'"):
         contrib_layers.conv2d(x, 1, 1, activation=None)
 
 

@@ -29,7 +29,6 @@ from tpk.layers import (
     separable_conv1d,
     separable_conv2d,
 )
-from tpk.text import nearest
 from tpk_tensorflow1.missing import finder_in
 
 __all__ = [
@@ -205,16 +204,9 @@ class Layer:
         **kwargs: Any,
     ) -> Any:
         """Create a variable of the layer with `tf.get_variable`."""
-        return v1.get_variable(
-            name,
-            tf.TensorShape(shape),
-            dtype=dtype or self._dtype or tf.float32,
-            initializer=initializer,
-            regularizer=regularizer,
-            trainable=trainable and self.trainable,
-            constraint=constraint,
-            **kwargs,
-        )
+        shape, dtype = tf.TensorShape(shape), dtype or self._dtype or tf.float32
+        trainable = trainable and self.trainable
+        return v1.get_variable(name, shape, dtype, initializer, regularizer, trainable, constraint=constraint, **kwargs)
 
     add_weight = add_variable
 
@@ -258,10 +250,8 @@ class Layer:
             raise AttributeError(name)
         if name in self._by_name:
             return self._by_name[name]
-        known = sorted({*self._by_name, *(each for each in dir(type(self)) if not each.startswith("_"))})
-        variables = f"Its variables: {', '.join(self._by_name) or 'none'}."
-        hint = nearest(name, known, n=1) or f" {variables if self.built else 'It has no variables before it is built.'}"
-        raise AttributeError(f"the layer {self.name!r} ({type(self).__name__}) has no {name!r}.{hint}", name=name)
+        variables = ", ".join(self._by_name) if self.built else "none before it is built"
+        raise AttributeError(f"the layer {self.name!r} has no {name!r}. Its variables: {variables}", name=name)
 
     def _get_variable(self, getter: Callable[..., Any], name: str, *args: Any, **kwargs: Any) -> Any:
         variable = getter(name, *args, **kwargs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from tpk_tensorflow1.missing import ESTIMATOR, no_such_name
+from tpk_tensorflow1.missing import ESTIMATOR, finder_in
 
 _MODULES = ("framework", "layers", "opt", "rnn", "seq2seq", "slim")
 _INSTEAD = {
@@ -27,12 +27,11 @@ _INSTEAD = {
 }
 
 
+_missing = finder_in("tf.contrib", _MODULES, _INSTEAD)
+
+
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return importlib.import_module(f"{__name__}.{name}")
-    if name.startswith("__"):
-        raise AttributeError(name)
-    raise no_such_name("tf.contrib", name, _MODULES, _INSTEAD.get(name))
+    return importlib.import_module(f"{__name__}.{name}") if name in _MODULES else _missing(name)
 
 
 def __dir__() -> list[str]:

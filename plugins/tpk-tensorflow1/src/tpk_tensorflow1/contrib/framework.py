@@ -134,16 +134,7 @@ def variable(
     if collections is not None:
         collections = list(dict.fromkeys([*collections, v1.GraphKeys.GLOBAL_VARIABLES]))
     with _tf.device(device or ""):
-        return v1.get_variable(
-            name,
-            shape,
-            dtype=dtype,
-            initializer=initializer,
-            regularizer=regularizer,
-            trainable=trainable,
-            collections=collections,
-            **kwargs,
-        )
+        return v1.get_variable(name, shape, dtype, initializer, regularizer, trainable, collections, **kwargs)
 
 
 def model_variable(name: str, shape: Any = None, dtype: Any = _tf.float32, *args: Any, **kwargs: Any) -> Any:

@@ -6,7 +6,6 @@ Variables have their TensorFlow 1 names: ``fully_connected/weights``, ``Conv/bia
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -128,7 +127,7 @@ def apply_regularization(regularizer: Function, weights_list: Sequence[Any] | No
     return total
 
 
-def _with_weights(
+def _layer_with_weights(
     compute: Function,
     default_scope: str,
     activation_fn: Function | None = tf.nn.relu,
@@ -144,7 +143,13 @@ def _with_weights(
     trainable: bool = True,
     scope: Any = None,
 ) -> Any:
-    """Apply a layer that has weights: `compute` takes the options of `tpk.layers` for them."""
+    """Apply a layer that has weights, given the arguments that all of these share.
+
+    Args:
+        compute: computes the outputs with a function of `tpk.layers`; it takes the options of that function.
+        default_scope: the default of `scope`.
+        activation_fn: see `fully_connected` for this argument and all others.
+    """
     with _layer(scope, default_scope, reuse, variables_collections) as layer:
         outputs = compute(
             use_bias=normalizer_fn is None and biases_initializer is not None,
@@ -160,43 +165,15 @@ def _with_weights(
         return _finished(outputs, outputs_collections, activation_fn)
 
 
-_SHARED = list(inspect.signature(_with_weights).parameters.values())[2:]
-"""The last arguments of all layers with weights."""
-
-
-def _has_weights(default_scope: str) -> Callable[[Function], Function]:
-    """Return a decorator that gives a layer with weights the arguments that all of them share.
-
-    The decorated function computes the outputs with a function of `tpk.layers`, and passes it the keyword arguments.
-    """
-
-    def decorate(function: Function) -> Function:
-        parameters = inspect.signature(function).parameters.values()
-        own = [each for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
-        signature = inspect.Signature([*own, *_SHARED])
-
-        @functools.wraps(function)
-        def layer(*args: Any, **kwargs: Any) -> Any:
-            try:
-                arguments = signature.bind(*args, **kwargs).arguments
-            except TypeError as error:
-                raise TypeError(f"{function.__name__}: {error}") from None
-            shared = {each.name: arguments.pop(each.name) for each in _SHARED if each.name in arguments}
-            return _with_weights(functools.partial(function, **arguments), default_scope, **shared)
-
-        layer.__signature__ = signature  # type: ignore[attr-defined]
-        return add_arg_scope(layer)
-
-    return decorate
-
-
-@_has_weights("fully_connected")
-def fully_connected(inputs: Any, num_outputs: int, **options: Any) -> Any:
+@add_arg_scope
+def fully_connected(inputs: Any, num_outputs: int, *args: Any, **kwargs: Any) -> Any:
     """Connect every unit to all features, then apply the normalizer and the activation.
 
     Args:
         inputs: a tensor of shape [batch, …, features].
         num_outputs: the number of units.
+        args: the following arguments, in this order.
+        kwargs: the same by name.
         activation_fn: the activation; None for a linear layer.
         normalizer_fn: a normalizer that replaces the bias, such as `batch_norm`.
         normalizer_params: additional arguments for the normalizer.
@@ -210,7 +187,8 @@ def fully_connected(inputs: Any, num_outputs: int, **options: Any) -> Any:
         trainable: whether the variables are trained.
         scope: the variable scope; by default ``fully_connected``, numbered if the name is in use.
     """
-    return layers.dense(inputs, num_outputs, **options)
+    compute = functools.partial(layers.dense, inputs, num_outputs)
+    return _layer_with_weights(compute, "fully_connected", *args, **kwargs)
 
 
 def linear(*args: Any, **kwargs: Any) -> Any:
@@ -223,7 +201,7 @@ def relu(*args: Any, **kwargs: Any) -> Any:
     return fully_connected(*args, **{"activation_fn": tf.nn.relu, **kwargs})
 
 
-@_has_weights("Conv")
+@add_arg_scope
 def conv2d(
     inputs: Any,
     num_outputs: int,
@@ -232,7 +210,8 @@ def conv2d(
     padding: str = "SAME",
     data_format: str | None = None,
     rate: Shape2D = 1,
-    **options: Any,
+    *args: Any,
+    **kwargs: Any,
 ) -> Any:
     """Convolve images, then apply the normalizer and the activation.
 
@@ -244,18 +223,18 @@ def conv2d(
         padding: ``"SAME"`` or ``"VALID"``.
         data_format: ``"NHWC"`` or ``"NCHW"``.
         rate: the dilation rate of the kernel.
-        scope: the variable scope; by default ``Conv``, numbered if the name is in use.
-
-    See `fully_connected` for the other arguments.
+        args: the other arguments of `fully_connected`, in the same order; the default scope is ``Conv``.
+        kwargs: the same by name.
     """
     layout = _data_format(data_format)
-    return layers.conv2d(inputs, num_outputs, kernel_size, stride, padding, layout, rate, **options)
+    compute = functools.partial(layers.conv2d, inputs, num_outputs, kernel_size, stride, padding, layout, rate)
+    return _layer_with_weights(compute, "Conv", *args, **kwargs)
 
 
 convolution = convolution2d = conv2d
 
 
-@_has_weights("Conv2d_transpose")
+@add_arg_scope
 def conv2d_transpose(
     inputs: Any,
     num_outputs: int,
@@ -263,17 +242,19 @@ def conv2d_transpose(
     stride: Shape2D = 1,
     padding: str = "SAME",
     data_format: str = "NHWC",
-    **options: Any,
+    *args: Any,
+    **kwargs: Any,
 ) -> Any:
     """Apply a transposed convolution; see `conv2d` for the arguments. The default scope is ``Conv2d_transpose``."""
     layout = _data_format(data_format)
-    return layers.conv2d_transpose(inputs, num_outputs, kernel_size, stride, padding, layout, **options)
+    compute = functools.partial(layers.conv2d_transpose, inputs, num_outputs, kernel_size, stride, padding, layout)
+    return _layer_with_weights(compute, "Conv2d_transpose", *args, **kwargs)
 
 
 convolution2d_transpose = conv2d_transpose
 
 
-@_has_weights("SeparableConv2d")
+@add_arg_scope
 def separable_conv2d(
     inputs: Any,
     num_outputs: int | None,
@@ -283,25 +264,21 @@ def separable_conv2d(
     padding: str = "SAME",
     data_format: str = "NHWC",
     rate: Shape2D = 1,
-    *,
-    kernel_initializer: Any,
-    kernel_regularizer: Function | None,
-    **options: Any,
+    *args: Any,
+    **kwargs: Any,
 ) -> Any:
     """Convolve each channel, then mix the channels unless `num_outputs` is None; see `conv2d`."""
-    options |= {
-        "strides": stride,
-        "padding": padding,
-        "data_format": _data_format(data_format),
-        "dilation_rate": rate,
-        "depth_multiplier": depth_multiplier,
-        "depthwise_initializer": kernel_initializer,
-        "depthwise_regularizer": kernel_regularizer,
-    }
-    if num_outputs is None:
-        return layers.depthwise_conv2d(inputs, kernel_size, **options)
-    options |= {"pointwise_initializer": kernel_initializer, "pointwise_regularizer": kernel_regularizer}
-    return layers.separable_conv2d(inputs, num_outputs, kernel_size, **options)
+    layout = _data_format(data_format)
+    geometry = stride, padding, layout, rate, depth_multiplier
+
+    def compute(kernel_initializer: Any, kernel_regularizer: Function | None, **options: Any) -> Any:
+        options |= {"depthwise_initializer": kernel_initializer, "depthwise_regularizer": kernel_regularizer}
+        if num_outputs is None:
+            return layers.depthwise_conv2d(inputs, kernel_size, *geometry, **options)
+        options |= {"pointwise_initializer": kernel_initializer, "pointwise_regularizer": kernel_regularizer}
+        return layers.separable_conv2d(inputs, num_outputs, kernel_size, *geometry, **options)
+
+    return _layer_with_weights(compute, "SeparableConv2d", *args, **kwargs)
 
 
 separable_convolution2d = separable_conv2d
@@ -498,23 +475,28 @@ def flatten(inputs: Any, outputs_collections: Any = None, scope: str | None = No
 
 
 @add_arg_scope
-def max_pool2d(
-    inputs: Any,
-    kernel_size: Shape2D,
-    stride: Shape2D = 2,
-    padding: str = "VALID",
-    data_format: str = "NHWC",
-    outputs_collections: Any = None,
-    scope: str | None = None,
-) -> Any:
-    """Take the maximum of each window."""
-    layout = _data_format(data_format)
-    outputs = layers.max_pooling2d(inputs, kernel_size, stride, padding, layout, name=scope or "MaxPool2D")
-    return _finished(outputs, outputs_collections)
+def max_pool2d(inputs: Any, kernel_size: Shape2D, *args: Any, **kwargs: Any) -> Any:
+    """Take the maximum of each window; see `avg_pool2d` for the arguments. The default scope is ``MaxPool2D``."""
+    return _pool2d(layers.max_pooling2d, "MaxPool2D", inputs, kernel_size, *args, **kwargs)
 
 
 @add_arg_scope
-def avg_pool2d(
+def avg_pool2d(inputs: Any, kernel_size: Shape2D, *args: Any, **kwargs: Any) -> Any:
+    """Take the average of each window.
+
+    Args:
+        inputs: a batch of images.
+        kernel_size: the height and width of the windows.
+        args: `stride` (2 by default), `padding` (``"VALID"``), `data_format` (``"NHWC"``), `outputs_collections`, and
+            `scope` (``AvgPool2D``).
+        kwargs: the same by name.
+    """
+    return _pool2d(layers.average_pooling2d, "AvgPool2D", inputs, kernel_size, *args, **kwargs)
+
+
+def _pool2d(
+    pooling: Function,
+    default_scope: str,
     inputs: Any,
     kernel_size: Shape2D,
     stride: Shape2D = 2,
@@ -523,9 +505,8 @@ def avg_pool2d(
     outputs_collections: Any = None,
     scope: str | None = None,
 ) -> Any:
-    """Take the average of each window."""
     layout = _data_format(data_format)
-    outputs = layers.average_pooling2d(inputs, kernel_size, stride, padding, layout, name=scope or "AvgPool2D")
+    outputs = pooling(inputs, kernel_size, stride, padding, layout, name=scope or default_scope)
     return _finished(outputs, outputs_collections)
 
 

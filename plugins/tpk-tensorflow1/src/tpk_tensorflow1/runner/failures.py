@@ -25,28 +25,13 @@ _MODULES_OF_PYTHON2 = {
     "urllib2": "urllib.request",
     "urlparse": "urllib.parse",
 }
-# The distributions of modules that scripts often use.
+# The distributions of modules with another name.
 _DISTRIBUTIONS = {
     "PIL": "Pillow",
     "cv2": "opencv-python-headless",
-    "easydict": "easydict",
-    "gym": "gym",
-    "h5py": "h5py",
-    "imgaug": "imgaug",
-    "lmdb": "lmdb",
-    "matplotlib": "matplotlib",
-    "msgpack": "msgpack",
     "msgpack_numpy": "msgpack-numpy",
-    "pandas": "pandas",
-    "pycocotools": "pycocotools",
-    "scipy": "scipy",
-    "six": "six",
     "skimage": "scikit-image",
     "sklearn": "scikit-learn",
-    "tabulate": "tabulate",
-    "termcolor": "termcolor",
-    "tf_slim": "tf_slim",
-    "tqdm": "tqdm",
     "yaml": "PyYAML",
     "zmq": "pyzmq",
 }
@@ -69,11 +54,7 @@ def explain_missing_module(error: ModuleNotFoundError) -> None:
     package = str(error.name).partition(".")[0]
     if package in _MODULES_OF_PYTHON2:
         what = f"It is a module of Python 2; import {_MODULES_OF_PYTHON2[package]!r} instead."
-    elif package in _DISTRIBUTIONS:
-        what = f"Install it: pip install {_DISTRIBUTIONS[package]}"
     else:
-        what = (
-            "It is neither installed nor in the script's directory. If it belongs to the script, pass its directory "
-            "with --also."
-        )
+        install = f"pip install {_DISTRIBUTIONS.get(package, package)}"
+        what = f"If it belongs to the script, pass its directory with --also; otherwise install it: {install}"
     error.msg += f", which {frames[-1].filename} imports in line {frames[-1].lineno}. {what}"

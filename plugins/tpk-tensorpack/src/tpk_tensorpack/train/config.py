@@ -53,8 +53,8 @@ class TrainConfig(older.OlderConfig):
         data: an `InputSource`, instead of `dataflow`.
         model: a `ModelDesc`.
         callbacks: the callbacks.
-        extra_callbacks: further callbacks after these; by default `DEFAULT_CALLBACKS`.
-        monitors: by default `DEFAULT_MONITORS`.
+        extra_callbacks: further callbacks after these; None for `DEFAULT_CALLBACKS`.
+        monitors: the monitors; None for `DEFAULT_MONITORS`.
         session_creator: creates the session.
         session_config: the `tf.compat.v1.ConfigProto` of a new session, instead of `session_creator`.
         session_init: initializes the variables.
@@ -103,8 +103,8 @@ class TrainConfig(older.OlderConfig):
         self.data = data
         self.model = model
         self.callbacks = list(callbacks or ())
-        self._extra_callbacks = extra_callbacks
-        self._monitors = monitors
+        self.extra_callbacks = extra_callbacks
+        self.monitors = monitors
         self.session_creator = session_creator
         self.session_config = session_config
         self.session_init = session_init
@@ -116,24 +116,6 @@ class TrainConfig(older.OlderConfig):
         """Return the arguments of `Trainer.train_with_defaults`."""
         names = ("session_creator", "session_config", "session_init", "steps_per_epoch", "starting_epoch", "max_epoch")
         return {name: getattr(self, name) for name in ("callbacks", "monitors", "extra_callbacks", *names)}
-
-    @property
-    def extra_callbacks(self) -> list[Any]:
-        """The callbacks after the script's own."""
-        return DEFAULT_CALLBACKS() if self._extra_callbacks is None else list(self._extra_callbacks)
-
-    @extra_callbacks.setter
-    def extra_callbacks(self, extra_callbacks: list[Any] | None) -> None:
-        self._extra_callbacks = extra_callbacks
-
-    @property
-    def monitors(self) -> list[Any]:
-        """The monitors."""
-        return DEFAULT_MONITORS() if self._monitors is None else list(self._monitors)
-
-    @monitors.setter
-    def monitors(self, monitors: list[Any] | None) -> None:
-        self._monitors = monitors
 
 
 class AutoResumeTrainConfig(TrainConfig):

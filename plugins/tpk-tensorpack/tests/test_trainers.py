@@ -13,12 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tpk_tensorpack as tp
-from tpk_tensorpack.graph_builder.training import (
-    AsyncMultiGPUBuilder,
-    SyncMultiGPUParameterServerBuilder,
-    SyncMultiGPUReplicatedBuilder,
-)
-from tpk_tensorpack.graph_builder.utils import allreduce_grads_hierarchical, allreduce_grads_naive
+from tpk_tensorpack.graph_builder.utils import merge_grad_list, split_grad_list
 from tpk_tensorpack.tfutils.distributed import get_distributed_session_creator
 from tpk_tensorpack.tfutils.tower import PredictTowerContext, TowerContext, TowerFunc, TrainTowerContext
 from tpk_tensorpack.train.interface import apply_default_prefetch
@@ -102,28 +97,12 @@ class Halved(tp.SyncMultiGPUTrainerReplicated):
         return lambda: [(gradient * 0.5 * 2, variable) for gradient, variable in get_gradients()]
 
 
-class ByBuilder(tp.SingleCostTrainer):
-    """A custom trainer around a builder."""
-
-    def __init__(self, builder):
-        super().__init__()
-        self.builder = builder
-
-    def _setup_graph(self, input, get_cost_fn, get_opt_fn):
-        get_gradients = self._make_get_grad_fn(input, get_cost_fn, get_opt_fn)
-        built = self.builder.build(self.builder.call_for_each_tower(get_gradients), get_opt_fn)
-        self.train_op, post_init_op = built if isinstance(built, tuple) else (built, None)
-        return [] if post_init_op is None else [tp.RunOp(post_init_op, run_before=True)]
-
-
 TWO_TOWERS = {
     "replicated": lambda: tp.SyncMultiGPUTrainerReplicated(2),
     "replicated, listed": lambda: tp.SyncMultiGPUTrainerReplicated([0, 1], mode="nccl"),
     "parameter server": lambda: tp.SyncMultiGPUTrainerParameterServer(2, ps_device="gpu"),
     "default": lambda: tp.SyncMultiGPUTrainer([0, 1]),
     "own gradients": lambda: Halved(2),
-    "builder of replicates": lambda: ByBuilder(SyncMultiGPUReplicatedBuilder([0, 1], True, "cpu")),
-    "builder of shared variables": lambda: ByBuilder(SyncMultiGPUParameterServerBuilder([0, 1], "cpu")),
 }
 
 
@@ -182,19 +161,6 @@ def test_towers_do_not_wait_for_each_other():
     # Adam counts every update, including the other tower's.
     total = np.log(values["async_apply_gradients/beta1_power"]) / np.log(0.9) - 1
     assert round(float(total)) == sum(updates.of_towers)
-
-
-@pytest.mark.parametrize("scale", [True, False])
-def test_gradients_of_towers_that_do_not_wait_are_scaled(scale):
-    trainer = ByBuilder(AsyncMultiGPUBuilder([0, 1], scale))
-    data = [next(batches())] * (STEPS * 2)
-    gradient_descent = Model(lambda: v1.train.GradientDescentOptimizer(0.01))
-    values = train(trainer, data, gradient_descent)
-    # Both towers update the current variables: the result has moved by one update or by two.
-    x, y = data[0]
-    w = np.full([3, 1], 0.5, np.float32)
-    first = w - 0.01 * (1 if scale else 2) * STEPS * 2 * x.T @ ((x @ w) - y[:, None]) / 4
-    assert np.abs(values["w"] - w).max() == pytest.approx(np.abs(first - w).max(), rel=0.35)
 
 
 class Predictions(tp.Callback):
@@ -398,19 +364,16 @@ def test_towers_of_builders_share_or_own_variables():
             ("tower2", "", 2, 3),
         ]
         assert [each.op.name for each in v1.global_variables()] == ["v", "tower1/v"]
-        with pytest.raises(ConfigError, match="pairs of a gradient"):
-            SyncMultiGPUParameterServerBuilder(1, "cpu").call_for_each_tower(lambda: 3)
 
 
-def test_gradients_become_one():
+def test_gradients_of_towers_are_reduced():
     with tf.Graph().as_default(), v1.Session() as sess:
-        grads = [[tf.constant([float(tower), 2.0]), tf.constant(4.0 * tower)] for tower in range(3)]
-        means = [np.array([1.0, 2.0]), 4.0]
-        for reduced in tp.graph_builder.allreduce_grads(grads, average=True, mode="cpu"):
-            check_equal(sess.run(reduced), means)
-        for reduced in allreduce_grads_hierarchical(grads, ["/cpu:0"] * 3):
-            check_equal(sess.run(reduced), [3 * each for each in means])
-        check_equal(sess.run(allreduce_grads_naive(grads, devices=["/cpu:0"])), means)
+        pairs = [[(tf.constant([float(tower), 2.0]), "v"), (tf.constant(4.0 * tower), "w")] for tower in range(3)]
+        gradients, variables = split_grad_list(pairs)
+        reduced = tp.graph_builder.allreduce_grads(gradients, average=True, mode="cpu")
+        for tower in merge_grad_list(reduced, variables):
+            assert [variable for _, variable in tower] == ["v", "w"]
+            check_equal(sess.run([gradient for gradient, _ in tower]), [np.array([1.0, 2.0]), 4.0])
 
 
 def check_equal(values, expected):

@@ -378,6 +378,7 @@ def test_what_is_gone_says_what_there_is_instead():
     [
         ("callbacks.steps", "MaintainStepCounter", "self.global_step"),
         ("graph_builder.distributed", "DistributedReplicatedBuilder", "DistributedTrainerReplicated"),
+        ("graph_builder.training", "SyncMultiGPUReplicatedBuilder", "SyncMultiGPUTrainerReplicated"),
         ("graph_builder.utils", "GradientPacker", "allreduce_grads"),
         ("input_source.input_source", "EnqueueThread", "QueueInput"),
         ("models.shape_utils", "StaticDynamicShape", "tensor.shape"),

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
 import tpk
 from tpk.checks import check_one_of
-from tpk.graph.variables import make_local, record_variables
-from tpk.strategies.all_reduce import all_reduce, reduce_column
+from tpk.strategies.all_reduce import all_reduce
 from tpk_tensorpack.missing import not_here
 
 __all__ = ["LeastLoadedDeviceSetter", "allreduce_grads"]
@@ -20,6 +18,9 @@ __getattr__ = not_here(
     __name__,
     {
         "GradientPacker": "allreduce_grads(all_grads, average, mode='hierarchical')",
+        "aggregate_grads_colocate": "allreduce_grads(all_grads, average)",
+        "allreduce_grads_hierarchical": "allreduce_grads(all_grads, average, mode='hierarchical')",
+        "allreduce_grads_naive": "allreduce_grads(all_grads, average)",
         "OverrideCachingDevice": "tf.variable_scope(…, caching_device=…)",
     },
 )
@@ -80,67 +81,6 @@ def allreduce_grads(all_grads: Sequence[Sequence[Any]], average: bool, mode: str
     devices = [_device_of(grads, f"/gpu:{index}" if has_gpu else "/cpu:0") for index, grads in enumerate(all_grads)]
     with tf.name_scope("AllReduce"):
         return all_reduce(all_grads, devices, as_mode(mode), average=average)
-
-
-def allreduce_grads_hierarchical(
-    all_grads: Sequence[Sequence[Any]], devices: Sequence[str], average: bool = False
-) -> list[list[Any]]:
-    """Return the sums or means of gradients over towers, for each tower; the work is spread over the devices.
-
-    Args:
-        all_grads: the gradients of each tower.
-        devices: the device of each tower.
-        average: whether to return means.
-    """
-    with tf.name_scope("AllReduceHierarchical"):
-        return all_reduce(all_grads, list(devices), "hierarchical", average=average)
-
-
-def allreduce_grads_naive(
-    all_grads: Sequence[Sequence[Any]], devices: Sequence[str] | None = None, average: bool = True
-) -> list[Any]:
-    """Return the sums or means of gradients over towers.
-
-    Args:
-        all_grads: the gradients of each tower.
-        devices: the devices to compute them on, in turn; by default the current device scope.
-        average: whether to return means.
-    """
-    reduced = []
-    for turn, column in enumerate(zip(*all_grads, strict=True)):
-        place = tf.device(devices[turn % len(devices)]) if devices else nullcontext()
-        with tf.name_scope("AllReduceNaive"), place:
-            reduced.append(reduce_column(list(column), average))
-    return reduced
-
-
-def aggregate_grads_colocate(all_grads: Sequence[Gradients], average: bool = True) -> Gradients:
-    """Return the sum or mean of each variable's gradients, on the variable's device.
-
-    Args:
-        all_grads: for each tower, its pairs of gradient and shared variable.
-        average: whether to return means.
-    """
-    reduced = []
-    with tf.name_scope("AggregateGradsColocate"):
-        for pairs in zip(*all_grads, strict=True):
-            variable = pairs[0][1]
-            with tf.device(variable.device):
-                reduced.append((reduce_column([gradient for gradient, _ in pairs], average), variable))
-    return reduced
-
-
-@contextmanager
-def override_to_local_variable(enable: bool = True) -> Iterator[None]:
-    """Within the context, new variables become local variables, which are neither saved nor trained.
-
-    Args:
-        enable: whether the context has an effect.
-    """
-    with record_variables() as created:
-        yield
-    if enable:
-        make_local(created)
 
 
 def as_mode(mode: str | None) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tpk.checks import check_one_of
 from tpk.errors import ConfigError
-from tpk_tensorpack.graph_builder.training import Device, build_towers, own_scopes
+from tpk_tensorpack.graph_builder.training import Device, build_towers
 from tpk_tensorpack.train.tower import TowerTrainer
 
 __all__ = ["MultiGPUTrainerBase"]
@@ -46,5 +46,5 @@ class MultiGPUTrainerBase(TowerTrainer):
         if var_strategy == "shared" and vs_names is not None:
             raise ConfigError("build_on_multi_tower: vs_names= is for var_strategy='replicate'")
         if var_strategy != "shared" and vs_names is None:
-            vs_names = own_scopes(len(towers))
+            vs_names = ["", *(f"tower{index}" for index in range(1, len(towers)))]
         return [tower.output for tower in build_towers(towers, func, devices, vs_names)]

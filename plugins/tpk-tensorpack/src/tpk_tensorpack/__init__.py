@@ -7,7 +7,6 @@ modules ``logger``, ``summary``, ``optimizer``, …. Modules are imported lazily
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from typing import Any
 
 _ROOMS = ("callbacks", "dataflow", "graph_builder", "input_source", "models", "predict", "tfutils", "train", "utils")
@@ -29,29 +28,20 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(f"{__name__}.libinfo"), name)
     if name.startswith("__"):
         raise AttributeError(name)
-    if name in _ROOMS or name in _MODULES:
-        found = _module(_MODULES.get(name, name))
-        if found is not None:
-            return found
-    elif name == "tfv1":
+    if name == "tfv1":
         return importlib.import_module("tpk_tensorflow1")
-    else:
-        for room in _existing_rooms():
-            if name in room.__all__:
-                return getattr(room, name)
+    if name in _ROOMS or name in _MODULES:
+        return _module(_MODULES.get(name, name))
+    for module in map(_module, (*_ROOMS, *_OLDER)):
+        if name in module.__all__:
+            return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
 
 
 def __dir__() -> list[str]:
-    names = {name for room in _existing_rooms() for name in room.__all__}
-    modules = {name for name in (*_ROOMS, *_MODULES) if _module(_MODULES.get(name, name)) is not None}
-    return sorted({*names, *modules, "tfv1"})
-
-
-def _existing_rooms() -> list[Any]:
-    return [room for room in map(_module, (*_ROOMS, *_OLDER)) if room is not None]
+    names = {name for module in map(_module, (*_ROOMS, *_OLDER)) for name in module.__all__}
+    return sorted({*names, *_ROOMS, *_MODULES, "tfv1"})
 
 
 def _module(name: str) -> Any:
-    full = f"{__name__}.{name}"
-    return None if importlib.util.find_spec(full) is None else importlib.import_module(full)
+    return importlib.import_module(f"{__name__}.{name}")

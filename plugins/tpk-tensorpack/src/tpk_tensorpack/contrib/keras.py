@@ -204,16 +204,10 @@ def setup_keras_trainer(
         given, targets = tensors[: len(inputs)], tensors[len(inputs) :]
         outputs = tf.nest.flatten(net(*given) if len(given) == 1 else net(list(given)))
         _check_counts(outputs, targets, losses, named_metrics)
-        costs = [
-            _mean(function, target, output, name)
-            for function, target, output, name in zip(loss_functions, targets, outputs, losses, strict=True)
-        ]
         pairs = list(zip(targets, outputs, strict=True))
-        measured = pairs * len(named_metrics) if len(pairs) == 1 else pairs[: len(named_metrics)]
-        values = [
-            _mean(function, *pair, name)
-            for function, pair, name in zip(metric_functions, measured, named_metrics, strict=True)
-        ]
+        costs = list(map(_mean, losses, loss_functions, pairs))
+        measured = pairs * len(named_metrics) if len(pairs) == 1 else pairs
+        values = list(map(_mean, named_metrics, metric_functions, measured))
         penalty = _penalty(net)
         total = tf.add_n([*costs, penalty], name=TOTAL_LOSS)
         add_moving_summary(penalty, total, *costs, *values)
@@ -280,10 +274,10 @@ def _function(keras: Any, name: str, home: Any) -> Callable[[Any, Any], Any]:
     return found  # type: ignore[no-any-return]
 
 
-def _mean(function: Callable[[Any, Any], Any], target: Any, output: Any, name: str) -> Any:
+def _mean(name: str, function: Callable[[Any, Any], Any], pair: tuple[Any, Any]) -> Any:
     # In a separate scope, so that the name is free for the reported statistic.
     with tf.name_scope(f"{name}_of_keras"):
-        value = tf.cast(function(target, output), tf.float32)
+        value = tf.cast(function(*pair), tf.float32)
     return tf.reduce_mean(value, name=name)
 
 

@@ -95,19 +95,17 @@ def BatchNorm(
     updates = v1.get_collection_ref(v1.GraphKeys.UPDATE_OPS)
     known = len(updates)
     with rename_get_variable(MOVING_NAMES):
-        options = {
-            "momentum": momentum,
-            "epsilon": epsilon,
-            "center": center,
-            "scale": scale,
-            "beta_initializer": beta_initializer,
-            "gamma_initializer": gamma_initializer,
-        }
         if virtual_batch_size is not None and training:
-            outputs = _of_ghost_batches(inputs, axis, size=virtual_batch_size, **options)
+            shape = [inputs.shape.as_list()[axis]]
+            beta = v1.get_variable("beta", shape, initializer=beta_initializer) if center else None
+            gamma = v1.get_variable("gamma", shape, initializer=gamma_initializer) if scale else None
+            outputs = _of_ghost_batches(inputs, axis, virtual_batch_size, momentum, epsilon, beta, gamma)
         else:
+            parameters = center, scale, beta_initializer, gamma_initializer
             sync, scope = sync_statistics is not None, v1.get_variable_scope()
-            outputs = layers.batch_normalization(inputs, axis, training=training, sync=sync, name=scope, **options)
+            outputs = layers.batch_normalization(
+                inputs, axis, momentum, epsilon, *parameters, training=training, sync=sync, name=scope
+            )
     if ema_update in ("internal", "skip"):
         own = updates[known:]
         del updates[known:]
@@ -215,28 +213,14 @@ def _move_renormed(
             v1.add_to_collection(v1.GraphKeys.UPDATE_OPS, update)
 
 
-def _of_ghost_batches(
-    inputs: Any,
-    axis: int,
-    *,
-    size: int,
-    momentum: float,
-    epsilon: float,
-    center: bool,
-    scale: bool,
-    beta_initializer: Any,
-    gamma_initializer: Any,
-) -> Any:
+def _of_ghost_batches(inputs: Any, axis: int, size: int, momentum: float, epsilon: float, beta: Any, gamma: Any) -> Any:
     """Normalize every `size` examples by their own statistics; the averages are updated from the first group.
 
     (Hoffer et al., 2017, https://arxiv.org/abs/1705.08741.)
     """
     features = inputs.shape.as_list()[axis]
-    shape = [features]
-    beta = v1.get_variable("beta", shape, initializer=beta_initializer) if center else None
-    gamma = v1.get_variable("gamma", shape, initializer=gamma_initializer) if scale else None
-    average_mean = v1.get_variable("moving_mean", shape, initializer=ZEROS, trainable=False)
-    average_variance = v1.get_variable("moving_variance", shape, initializer=ONES, trainable=False)
+    average_mean = v1.get_variable("moving_mean", [features], initializer=ZEROS, trainable=False)
+    average_variance = v1.get_variable("moving_variance", [features], initializer=ONES, trainable=False)
 
     dynamic = tf.shape(inputs)
     ghosts = tf.reshape(inputs, tf.concat([[dynamic[0] // size, size], dynamic[1:]], 0))

@@ -74,10 +74,13 @@ def he_normal_initializer() -> Any:
     return v1.variance_scaling_initializer(2.0, mode="fan_in", distribution="untruncated_normal")
 
 
-def layer_with_weights(layer: Callable[..., Any], *args: Any, use_bias: bool, **options: Any) -> Any:
+def layer_with_weights(
+    layer: Callable[..., Any], *, use_bias: bool, kernel_initializer: Any = None, **options: Any
+) -> Any:
     """Return the outputs of a layer of `tpk.layers`, named ``output``, with variables ``W`` and ``b``."""
+    options |= {"use_bias": use_bias, "kernel_initializer": kernel_initializer or he_normal_initializer()}
     with rename_get_variable(WEIGHT_NAMES):
-        outputs = layer(*args, use_bias=use_bias, name=v1.get_variable_scope(), **options)
+        outputs = layer(**options, name=v1.get_variable_scope())
     variables = existing_variables({"W": "W", "b": "b" if use_bias else None})
     return with_variables(tf.identity(outputs, name="output"), **variables)
 

@@ -69,25 +69,10 @@ def Conv2D(
     Returns:
         Images, named ``output``.
     """
-    kernel_initializer = kernel_initializer or he_normal_initializer()
-    if split == 1:
-        return layer_with_weights(
-            layers.conv2d,
-            inputs,
-            filters,
-            kernel_size,
-            strides=strides,
-            padding=padding,
-            data_format=data_format,
-            dilation_rate=dilation_rate,
-            activation=activation,
-            use_bias=use_bias,
-            kernel_initializer=kernel_initializer,
-            bias_initializer=bias_initializer,
-            kernel_regularizer=kernel_regularizer,
-            bias_regularizer=bias_regularizer,
-            activity_regularizer=activity_regularizer,
-        )
+    # All other parameters are those of the layer.
+    options = dict(locals())
+    if options.pop("split") == 1:
+        return layer_with_weights(layers.conv2d, **options)
 
     layout = get_data_format(data_format, keras_mode=False)
     channel_axis = 3 if layout == "NHWC" else 1
@@ -96,7 +81,7 @@ def Conv2D(
         if channels % split or filters % split:
             raise CheckError(f"Conv2D: split={split} has to divide both {channels} channels and {filters} filters")
         shape = [*shape2d(kernel_size), channels // split, filters]
-        kernel = layer.variable("W", shape, kernel_initializer, kernel_regularizer)
+        kernel = layer.variable("W", shape, kernel_initializer or he_normal_initializer(), kernel_regularizer)
         bias = layer.variable("b", [filters], bias_initializer, bias_regularizer) if use_bias else None
         convolve = functools.partial(
             v1.nn.conv2d,
@@ -136,22 +121,7 @@ def Conv2DTranspose(
 
     See `Conv2D` for variables, arguments and outputs.
     """
-    return layer_with_weights(
-        layers.conv2d_transpose,
-        inputs,
-        filters,
-        kernel_size,
-        strides=strides,
-        padding=padding,
-        data_format=data_format,
-        activation=activation,
-        use_bias=use_bias,
-        kernel_initializer=kernel_initializer or he_normal_initializer(),
-        bias_initializer=bias_initializer,
-        kernel_regularizer=kernel_regularizer,
-        bias_regularizer=bias_regularizer,
-        activity_regularizer=activity_regularizer,
-    )
+    return layer_with_weights(layers.conv2d_transpose, **locals())
 
 
 Deconv2D = Conv2DTranspose

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tpk import layers
-from tpk_tensorpack.models.common import ZEROS, he_normal_initializer, layer_with_weights
+from tpk_tensorpack.models.common import ZEROS, layer_with_weights
 from tpk_tensorpack.models.registry import layer_register
 from tpk_tensorpack.models.tflayer import convert_to_tflayer_args
 
@@ -46,15 +46,6 @@ def FullyConnected(
     Returns:
         A tensor of shape [batch, units], named ``output``.
     """
-    return layer_with_weights(
-        layers.dense,
-        layers.flatten(inputs),
-        units,
-        activation=activation,
-        use_bias=use_bias,
-        kernel_initializer=kernel_initializer or he_normal_initializer(),
-        bias_initializer=bias_initializer,
-        kernel_regularizer=kernel_regularizer,
-        bias_regularizer=bias_regularizer,
-        activity_regularizer=activity_regularizer,
-    )
+    inputs = layers.flatten(inputs)
+    # All parameters are those of the layer.
+    return layer_with_weights(layers.dense, **locals())

@@ -8,12 +8,6 @@ __all__: list[str] = []
 
 _INSTEAD = "tensor.shape, and tf.shape(tensor) for unknown dimensions"
 
-__getattr__ = not_here(
-    __name__,
-    {
-        "DynamicLazyAxis": _INSTEAD,
-        "StaticDynamicAxis": _INSTEAD,
-        "StaticDynamicShape": _INSTEAD,
-        "StaticLazyAxis": _INSTEAD,
-    },
-)
+_NAMES = ("DynamicLazyAxis", "StaticDynamicAxis", "StaticDynamicShape", "StaticLazyAxis")
+
+__getattr__ = not_here(__name__, dict.fromkeys(_NAMES, _INSTEAD))

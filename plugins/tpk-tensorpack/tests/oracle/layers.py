@@ -105,5 +105,6 @@ for name, (data, layer) in CASES.items():
         results[name + "|variables"] = [
             f"{each.name} {each.shape} {any(each is other for other in trainable)}" for each in variables
         ]
-        results[name + "|attributes"] = sorted(getattr(y, "variables", None)._vars) if hasattr(y, "variables") else []
+        attributes = vars(y.variables) if hasattr(y, "variables") else {}
+        results[name + "|attributes"] = sorted(attributes.get("_vars", attributes))
 np.savez(sys.argv[1], **results)

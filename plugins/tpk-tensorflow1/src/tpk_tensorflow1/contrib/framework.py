@@ -232,11 +232,7 @@ def assign_from_checkpoint_fn(
     """Return a function of a session that restores variables from a checkpoint; see `assign_from_checkpoint`."""
     variables = _to_restore(model_path, var_list, ignore_missing_vars)
     saver = v1.train.Saver(variables, reshape=reshape_variables)
-
-    def restore(session: Any) -> None:
-        saver.restore(session, model_path)
-
-    return restore
+    return functools.partial(saver.restore, save_path=model_path)
 
 
 def _to_restore(model_path: str, var_list: Any, ignore_missing_vars: bool) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.tfutils.summary import add_moving_summary
 from tpk_tensorpack.tfutils.tower import get_current_tower_context
 from tpk_tensorpack.train.tower import SingleCostTrainer, apply_default_prefetch
+from tpk_tensorpack.train.trainers import SimpleTrainer, SyncMultiGPUTrainerParameterServer
 from tpk_tensorpack.utils.gpu import get_num_gpu
 
 __all__ = ["KerasModel", "KerasPhaseCallback", "setup_keras_trainer"]
@@ -79,7 +80,10 @@ class KerasModel:
         self.get_model = get_model
         self.input_signature = input_signature
         self.target_signature = target_signature
-        self.trainer = _check_trainer(_default_trainer() if trainer is None else trainer)
+        if trainer is None:
+            count = get_num_gpu()
+            trainer = SimpleTrainer() if count <= 1 else SyncMultiGPUTrainerParameterServer(count)
+        self.trainer = _check_trainer(trainer)
         self.input = apply_default_prefetch(input, self.trainer)
 
     def compile(self, optimizer: Any, loss: str | list[str], metrics: str | list[str] | None = None) -> None:
@@ -90,8 +94,7 @@ class KerasModel:
             loss: the name of a Keras loss, or one for each output.
             metrics: names of Keras metrics.
         """
-        losses = _names("loss", loss)
-        named_metrics = _names("metrics", metrics)
+        losses, named_metrics = _names("loss", loss), _names("metrics", metrics)
         self._statistics = [*losses, *named_metrics, TOTAL_LOSS]
         setup_keras_trainer(
             self.trainer,
@@ -223,13 +226,6 @@ def _check_trainer(trainer: Any) -> Any:
     if not isinstance(trainer, SingleCostTrainer):
         raise CheckError(f"{trainer!r} cannot train a Keras model; expected a trainer such as SimpleTrainer()")
     return trainer
-
-
-def _default_trainer() -> SingleCostTrainer:
-    import tpk_tensorpack.train as train
-
-    count = get_num_gpu()
-    return train.SimpleTrainer() if count <= 1 else train.SyncMultiGPUTrainerParameterServer(count)
 
 
 def _names(argument: str, given: Any) -> list[str]:

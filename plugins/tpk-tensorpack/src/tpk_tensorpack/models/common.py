@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import tensorflow as tf
@@ -20,28 +21,12 @@ ZEROS = v1.zeros_initializer()
 ONES = v1.ones_initializer()
 
 
-class VariableHolder:
-    """Variables as attributes: the output of a layer has them in ``variables``, as in ``conv.variables.W``.
-
-    Args:
-        kwargs: the variables.
-    """
-
-    def __init__(self, **kwargs: Any) -> None:
-        self._vars: dict[str, Any] = {}
-        for name, variable in kwargs.items():
-            setattr(self, name, variable)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not name.startswith("_"):
-            if name in self._vars:
-                raise AttributeError(f"there is already a variable {name!r}")
-            self._vars[name] = value
-        object.__setattr__(self, name, value)
+class VariableHolder(SimpleNamespace):
+    """Variables as attributes: the output of a layer has them in ``variables``, as in ``conv.variables.W``."""
 
     def all(self) -> list[Any]:
         """Return all variables."""
-        return list(self._vars.values())
+        return list(vars(self).values())
 
 
 def with_variables(outputs: Any, **variables: Any) -> Any:

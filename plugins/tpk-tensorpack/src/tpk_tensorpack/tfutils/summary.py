@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tpk import graph
-from tpk.graph import MOVING_SUMMARY_OPS_KEY, maintain_averages
+import tpk.graph
+from tpk.graph import MOVING_SUMMARY_OPS_KEY, add_param_summary, maintain_averages
 from tpk.monitors import image_summary
 from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.tfutils.tower import get_current_tower_context
@@ -63,7 +63,7 @@ def add_tensor_summary(
         collections: the collections to add the summaries to; by default ``SUMMARIES``.
         main_tower_only: ignored: only the main training tower has summaries.
     """
-    graph.add_tensor_summary(x, types, name or x.op.name, collections)
+    tpk.graph.add_tensor_summary(x, types, name or x.op.name, collections)
 
 
 def add_activation_summary(
@@ -78,25 +78,15 @@ def add_activation_summary(
         collections: the collections to add the summaries to.
     """
     kinds = ("sparsity", "rms", "histogram") if types is None else types
-    graph.add_activation_summary(x, kinds, name or x.op.name, collections)
+    tpk.graph.add_activation_summary(x, kinds, name or x.op.name, collections)
 
 
-def add_param_summary(*summary_lists: tuple[str, Sequence[str]], **kwargs: Any) -> None:
-    """Summarize the trainable variables with matching names, as ``param-summary/<name>-<type>``, in the main tower.
-
-    Args:
-        summary_lists: pairs of a regular expression that matches whole names, and types as for `add_tensor_summary`.
-        kwargs: ``collections``: the collections to add the summaries to.
-
-    Example:
-        ```python
-        add_param_summary((".*/W", ["histogram", "rms"]), (".*/gamma", ["scalar"]))
-        ```
-    """
-    graph.add_param_summary(*summary_lists, **kwargs)
-
-
-def add_moving_summary(*args: Any, **kwargs: Any) -> list[Any]:
+def add_moving_summary(
+    *args: Any,
+    decay: float = 0.95,
+    collection: str | None = MOVING_SUMMARY_OPS_KEY,
+    summary_collections: Sequence[str] | None = None,
+) -> list[Any]:
     """Summarize the exponential moving averages of scalars, under the scalars' names, in the main training tower.
 
     Unlike in `tpk.add_moving_summary`, the averages are local variables, which are not in checkpoints: they
@@ -104,9 +94,9 @@ def add_moving_summary(*args: Any, **kwargs: Any) -> list[Any]:
 
     Args:
         args: scalar tensors.
-        kwargs: ``decay``: the weight of the past, 0.95 by default. ``collection``: the collection of the update ops;
-            with None, run the returned averages instead. ``summary_collections``: the collections to add the summaries
-            to.
+        decay: the weight of the past.
+        collection: the collection of the update ops; with None, run the returned averages instead.
+        summary_collections: the collections to add the summaries to; by default ``SUMMARIES``.
 
     Returns:
         The averages; evaluating one runs the update. None in towers without summaries.
@@ -124,15 +114,6 @@ def add_moving_summary(*args: Any, **kwargs: Any) -> list[Any]:
     if tf.compat.v1.get_variable_scope().reuse is True:
         logger.warning("add_moving_summary() in a scope that reuses variables is ignored.")
         return []
-    return _averages(tensors, **kwargs)
-
-
-def _averages(
-    tensors: Sequence[Any],
-    decay: float = 0.95,
-    collection: str | None = MOVING_SUMMARY_OPS_KEY,
-    summary_collections: Sequence[str] | None = None,
-) -> list[Any]:
     graph = tf.compat.v1.get_default_graph()
     names = [tensor.op.name.removeprefix("tower0/") for tensor in tensors]
     with tf.compat.v1.name_scope(None):

@@ -23,13 +23,8 @@ from tpk_tensorpack.utils import logger
 
 __all__ = ["LoopThread", "ShareSessionThread", "StoppableThread", "ensure_proc_terminate", "start_proc_mask_signal"]
 
-__getattr__ = not_here(
-    __name__,
-    {
-        "OrderedContainer": "MultiProcessMapData, which keeps the order",
-        "OrderedResultGatherProc": "MultiProcessMapData, which keeps the order",
-    },
-)
+_ORDERED = ("OrderedContainer", "OrderedResultGatherProc")
+__getattr__ = not_here(__name__, dict.fromkeys(_ORDERED, "MultiProcessMapData, which keeps the order"))
 
 _PR_SET_PDEATHSIG = 1
 _POLL = 5.0

@@ -16,29 +16,29 @@ def create_dummy_func(func: str, dependency: str | list[str]) -> Function:
     """Return a replacement for a function of a missing library: calling it raises an `ImportError` that names both."""
 
     def unavailable(*args: Any, **kwargs: Any) -> Any:
-        raise ImportError(f"{func} needs {_names(dependency)}, which cannot be imported: pip install it")
+        raise _missing(func, dependency)
 
     return unavailable
 
 
 def create_dummy_class(klass: str, dependency: str | list[str]) -> type:
     """Return a replacement for a class of a missing library: using it raises an `ImportError` that names both."""
-    message = f"{klass} needs {_names(dependency)}, which cannot be imported: pip install it"
 
     class Unavailable(type):
         def __getattr__(cls, name: str) -> Any:
             if name.startswith("__"):
                 raise AttributeError(name)
-            raise ImportError(message)
+            raise _missing(klass, dependency)
 
         def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-            raise ImportError(message)
+            raise _missing(klass, dependency)
 
     return Unavailable(klass, (), {})
 
 
-def _names(dependency: str | list[str]) -> str:
-    return dependency if isinstance(dependency, str) else ", ".join(dependency)
+def _missing(name: str, dependency: str | list[str]) -> ImportError:
+    needed = dependency if isinstance(dependency, str) else ", ".join(dependency)
+    return ImportError(f"{name} needs {needed}, which cannot be imported: pip install it")
 
 
 def building_rtfd() -> bool:

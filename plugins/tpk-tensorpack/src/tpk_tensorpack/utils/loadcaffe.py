@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from math import isqrt
 from types import SimpleNamespace
@@ -13,49 +14,29 @@ from tpk_tensorpack.utils import logger
 
 __all__ = ["get_caffe_pb", "load_caffe"]
 
-# Field numbers from caffe.proto that weights, means and the messages around them need.
-_MESSAGES = {
-    "BlobShape": {"dim": (1, "INT64", True)},
-    "BlobProto": {
-        "num": (1, "INT32", False),
-        "channels": (2, "INT32", False),
-        "height": (3, "INT32", False),
-        "width": (4, "INT32", False),
-        "data": (5, "FLOAT", True),
-        "diff": (6, "FLOAT", True),
-        "shape": (7, "BlobShape", False),
-        "double_data": (8, "DOUBLE", True),
-    },
-    "Datum": {
-        "channels": (1, "INT32", False),
-        "height": (2, "INT32", False),
-        "width": (3, "INT32", False),
-        "data": (4, "BYTES", False),
-        "label": (5, "INT32", False),
-        "float_data": (6, "FLOAT", True),
-        "encoded": (7, "BOOL", False),
-    },
-    "LayerParameter": {
-        "name": (1, "STRING", False),
-        "type": (2, "STRING", False),
-        "bottom": (3, "STRING", True),
-        "top": (4, "STRING", True),
-        "blobs": (7, "BlobProto", True),
-    },
-    # Written by Caffe before 2015.
-    "V1LayerParameter": {
-        "bottom": (2, "STRING", True),
-        "top": (3, "STRING", True),
-        "name": (4, "STRING", False),
-        "type": (5, "INT32", False),
-        "blobs": (6, "BlobProto", True),
-    },
-    "NetParameter": {
-        "name": (1, "STRING", False),
-        "layers": (2, "V1LayerParameter", True),
-        "layer": (100, "LayerParameter", True),
-    },
+# The parts of caffe.proto that weights, means and the messages around them need. V1LayerParameter is from before 2015.
+_PROTO = """
+message BlobShape { repeated int64 dim = 1; }
+message BlobProto {
+  optional int32 num = 1; optional int32 channels = 2; optional int32 height = 3; optional int32 width = 4;
+  repeated float data = 5; repeated float diff = 6; optional BlobShape shape = 7; repeated double double_data = 8;
 }
+message Datum {
+  optional int32 channels = 1; optional int32 height = 2; optional int32 width = 3; optional bytes data = 4;
+  optional int32 label = 5; repeated float float_data = 6; optional bool encoded = 7;
+}
+message LayerParameter {
+  optional string name = 1; optional string type = 2; repeated string bottom = 3; repeated string top = 4;
+  repeated BlobProto blobs = 7;
+}
+message V1LayerParameter {
+  repeated string bottom = 2; repeated string top = 3; optional string name = 4; optional int32 type = 5;
+  repeated BlobProto blobs = 6;
+}
+message NetParameter {
+  optional string name = 1; repeated V1LayerParameter layers = 2; repeated LayerParameter layer = 100;
+}
+"""
 # V1LayerParameter.LayerType: the current names of the relevant layers.
 _V1_TYPES = {3: "Concat", 4: "Convolution", 8: "Flatten", 14: "InnerProduct"}
 
@@ -185,17 +166,17 @@ def get_caffe_pb() -> Any:
 
     kinds = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="caffe.proto", package="caffe")
-    for name, fields in _MESSAGES.items():
+    for name, fields in re.findall(r"message (\w+) {(.*?)}", _PROTO, re.DOTALL):
         message = file.message_type.add(name=name)
-        for field_name, (number, kind, is_repeated) in fields.items():
-            field = message.field.add(name=field_name, number=number)
-            field.label = kinds.LABEL_REPEATED if is_repeated else kinds.LABEL_OPTIONAL
-            if kind in _MESSAGES:
+        for label, kind, field_name, number in re.findall(r"(\w+) (\w+) (\w+) = (\d+);", fields):
+            field = message.field.add(name=field_name, number=int(number), label=f"LABEL_{label.upper()}")
+            if kind[0].isupper():
                 field.type, field.type_name = kinds.TYPE_MESSAGE, f".caffe.{kind}"
             else:
-                field.type = getattr(kinds, f"TYPE_{kind}")
+                field.type = getattr(kinds, f"TYPE_{kind.upper()}")
     # A separate pool, because Caffe itself may be imported in the same process.
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    classes = {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"caffe.{name}")) for name in _MESSAGES}
+    messages = pool.FindFileByName(file.name).message_types_by_name
+    classes = {name: message_factory.GetMessageClass(message) for name, message in messages.items()}
     return SimpleNamespace(**classes, DecodeError=DecodeError)

@@ -139,11 +139,10 @@ class JSONWriter(MonitorBase):
         """Add a value to the object of this step."""
         # One object per step, even if the step has several runs.
         moment = (self.epoch_num, self.trainer.local_step)
-        if self._row and self._moment != moment:
+        if self._moment != moment:
             self._end_row()
         self._moment = moment
-        position = {"epoch_num": self.epoch_num, "global_step": self.global_step}
-        self._row = {**{key: each for key, each in self._row.items() if key not in position}, name: value, **position}
+        self._row |= {name: value, "epoch_num": self.epoch_num, "global_step": self.global_step}
 
     def flush(self) -> None:
         """Write the file if there are new values."""

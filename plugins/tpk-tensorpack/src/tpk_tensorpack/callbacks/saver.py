@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import os
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
 import tpk
-from tpk.callbacks import Statistic
-from tpk.checkpoint.variables import VariableWriter, take_snapshot
-from tpk.graph.variables import saveable_variables
-from tpk_tensorpack.callbacks.base import Callback, file_in_log_dir
+from tpk.checkpoint.variables import take_snapshot
+from tpk_tensorpack.callbacks.base import Callback
 from tpk_tensorpack.utils import logger
 
 __all__ = ["MaxSaver", "MinSaver", "ModelSaver"]
@@ -68,7 +64,7 @@ class ModelSaver(Callback, tpk.ModelSaver):
         super().before_train(trainer)
 
 
-class MinSaver(Callback):
+class MinSaver(Callback, tpk.MinSaver):
     """Save the variables as ``min-<statistic>`` whenever a statistic reaches a new minimum in this training run.
 
     This happens after every callback that may report the statistic, whatever the position in the list, and needs no
@@ -93,66 +89,28 @@ class MinSaver(Callback):
         filename: str | None = None,
         checkpoint_dir: str | os.PathLike[str] | None = None,
     ) -> None:
-        self.monitor_stat = monitor_stat
-        self.reverse = reverse
-        self.statistic = Statistic(monitor_stat, "max" if reverse else "min")
-        self.filename = filename or f"{self.statistic.mode}-{monitor_stat}"
-        self._given_dir = None if checkpoint_dir is None else Path(checkpoint_dir)
-        self.best: tuple[int, float] | None = None
-        self._variables: list[Any] = []
-        self._writer = VariableWriter()
-
-    @property
-    def checkpoint_dir(self) -> Path:
-        """The directory of the files."""
-        return file_in_log_dir(self) if self._given_dir is None else self._given_dir
-
-    @property
-    def state_key(self) -> str:
-        """The key of its state, distinct from other savers."""
-        return self.filename
-
-    @tpk.hookimpl(trylast=True)
-    def setup_graph(self, trainer: Any) -> None:
-        """Called before the graph is finalized."""
-        self._variables = saveable_variables(trainer.graph)
-        self.checkpoint_dir.mkdir(parents=True, exist_ok=True)
-        super().setup_graph(trainer)
+        self._mode = "max" if reverse else "min"
+        super().__init__(monitor_stat, filename=filename, checkpoint_dir=checkpoint_dir)
 
     @tpk.hookimpl(trylast=True)
     def trigger(self) -> None:
         """Save if there is a new best value."""
         super().trigger()
 
-    def _trigger(self) -> None:
-        value = self.statistic.take_new(self.trainer.monitors)
-        if value is None or math.isnan(value):
-            return
-        sign = self.statistic.sign
-        if self.best is None or sign * value < sign * self.best[1]:
-            self._save(value)
-
     def _save(self, value: float) -> None:
         self.trainer.checkpoints.before_saving()
-        directory, beside = self.checkpoint_dir, f".writing-{self.filename}"
+        directory, beside = self.checkpoint_dir, f".writing-{self._prefix}"
         self._writer.write(str(directory / beside), take_snapshot(self.trainer.sess, self._variables))
         # Write the index last: without it, the other files are not recognized as a checkpoint.
         for path in sorted(directory.glob(f"{beside}.*")):
-            path.replace(directory / (self.filename + path.name.removeprefix(beside)))
-        self.best = (self.global_step, value)
-        logger.info("Model with %s %r=%.5g saved.", self.filename.partition("-")[0], self.monitor_stat, value)
-
-    def _after_train(self) -> None:
-        self._writer.close()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the best value and the number of values seen."""
-        return {"best": None if self.best is None else list(self.best), **self.statistic.state_dict()}
+            path.replace(directory / (self._prefix + path.name.removeprefix(beside)))
+        self._best = [(value, self._prefix)]
+        logger.info("Model with %s %r=%.5g saved.", self._mode, self.statistic.name, value)
 
     def load_state_dict(self, state: Any) -> None:
-        """Restore the state from `state_dict`."""
-        self.best = None if state["best"] is None else (int(state["best"][0]), float(state["best"][1]))
-        self.statistic.load_state_dict(state)
+        """Restore the best value."""
+        self.statistic.load_state_dict(state["statistic"])
+        self._best = [(float(value), name) for value, name in state["best"]]
 
 
 class MaxSaver(MinSaver):

@@ -34,7 +34,6 @@ EXCEPTIONS = {
     # TensorFlow, so others cannot rely on them; these packages are released together with tpk.
     "tpk-tensorflow1/src/tpk_tensorflow1/rnn_cell.py": {"tpk.tf_internals"},
     "tpk-tensorpack/src/tpk_tensorpack/tfutils/sessinit.py": {"tpk.tf_internals"},
-    "tpk-tensorpack/src/tpk_tensorpack/train/tower.py": {"tpk.tf_internals"},
 }
 
 

@@ -196,13 +196,11 @@ def test_predictors_are_on_devices_and_have_the_variables_there(trainer, context
         np.testing.assert_allclose(predicted, values["w"][:, 0], rtol=1e-6)
 
 
-def test_a_predictor_of_a_training_that_is_over_computes_in_the_default_session(one_tower):
+def test_a_predictor_of_a_training_that_is_over_is_an_error():
     trainer = tp.QueueInputTrainer()
     train(trainer)
-    predict = trainer.get_predictor(["x"], ["prediction"])
-    with trainer.graph.as_default(), v1.Session() as sess:
-        sess.run(v1.global_variables_initializer())
-        np.testing.assert_allclose(predict(np.eye(3))[0], 0.5)
+    with pytest.raises(tpk.TrainerStateError, match="the training is over"):
+        trainer.get_predictor(["x"], ["prediction"])
 
 
 def test_several_devices_evaluate(log_dir):

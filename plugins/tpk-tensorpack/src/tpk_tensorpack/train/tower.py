@@ -12,7 +12,6 @@ import tpk
 from tpk.errors import InputError, TowerError, TrainerStateError
 from tpk.graph import ProxyOptimizer, compiled_by_xla, resolve_devices
 from tpk.plugin import also_spelled, get_catalog
-from tpk.tf_internals import unfinalize
 from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.input_source import QueueInput, StagingInput
 from tpk_tensorpack.predict.base import OnlinePredictor
@@ -61,8 +60,7 @@ class TowerTrainer(Trainer, tpk.TowerTrainer):
     ) -> OnlinePredictor:
         """Return a function of arrays that uses the current variables of the training run.
 
-        The first call for a device builds an inference tower there, so call it in a callback's ``_setup_graph``. After
-        the end of the training run, the function runs in the default session at the time of the call.
+        The first call for a device builds an inference tower there, so call it in a callback's ``_setup_graph``.
 
         Args:
             input_names: names of inputs or of other tensors in the tower.
@@ -70,11 +68,12 @@ class TowerTrainer(Trainer, tpk.TowerTrainer):
             device: a GPU number, or -1 for the CPU. Without GPUs, the device of the training tower with that number.
 
         Raises:
-            TrainerStateError: the training towers have not been built.
+            TrainerStateError: the training towers have not been built, or the training run is over.
             TowerError: the graph is already finalized, or a tensor is missing in the tower.
             ConfigError: there are GPUs, but none with this number.
         """
         self._main_tower()
+        self._check_not_over("get_predictor()")
         device = older.predict_tower_of(self, device)
         name = f"tower-pred-{device}" if device >= 0 else "tower-pred-cpu"
         if name not in [tower.ns_name for tower in self.towers]:
@@ -82,8 +81,7 @@ class TowerTrainer(Trainer, tpk.TowerTrainer):
             vs_name = None if training is None else training.vs_name
             self.build_inference_tower(name, device=self._device_of_predictor(device), vs_name=vs_name)
         tower = self.towers[name]
-        sess = None if self.is_over else self.sess
-        predictor = OnlinePredictor(tower.get_tensors(input_names), tower.get_tensors(output_names), sess=sess)
+        predictor = OnlinePredictor(tower.get_tensors(input_names), tower.get_tensors(output_names), sess=self.sess)
         self._predictors.append(predictor)
         return predictor
 
@@ -115,11 +113,6 @@ class TowerTrainer(Trainer, tpk.TowerTrainer):
         if data is None:
             raise CheckError(f"{type(self).__name__}: the TrainConfig has no dataflow. Pass dataflow=")
         return data
-
-    def _check_not_over(self, what: str) -> None:
-        # The graph is not run any more, so it can be modified safely.
-        if self.is_over and self.graph.finalized:
-            unfinalize(self.graph)
 
     def initialize(self, session_creator: Any = None, session_init: Any = None) -> None:
         """Create the session and initialize the variables; see `tpk.Trainer.initialize`."""

@@ -139,7 +139,7 @@ def test_a_worker_is_made_of_its_config():
 def test_configurations_take_what_they_took():
     config = tp.TrainConfig(flow(), None, Model(), None, None, None, None, None, None, 1, 5, 3, 2)
     assert (config.steps_per_epoch, config.max_epoch, config.tower, config.predict_tower) == (5, 3, [0, 1], [0])
-    config.tower = 3
+    config.tower = [3]
     assert (config.tower, config.nr_tower) == ([3], 1)
     config.nr_tower = 3
     assert config.tower == [0, 1, 2]

@@ -69,10 +69,7 @@ class DataParallelBuilder:
         vs_names = None if use_vs is None else [f"tower{index}" if own else "" for index, own in enumerate(use_vs)]
         return [tower.output for tower in build_towers(towers, func, devices, vs_names)]
 
-    @staticmethod
-    def build_on_towers(*args: Any, **kwargs: Any) -> list[Any]:
-        """Call `call_for_each_tower`."""
-        return DataParallelBuilder.call_for_each_tower(*args, **kwargs)
+    build_on_towers = call_for_each_tower
 
 
 def as_gpus(owner: str, argument: str, value: Any) -> list[int]:

@@ -78,7 +78,11 @@ def allreduce_grads(all_grads: Sequence[Sequence[Any]], average: bool, mode: str
         ```
     """
     has_gpu = bool(tf.config.list_physical_devices("GPU"))
-    devices = [_device_of(grads, f"/gpu:{index}" if has_gpu else "/cpu:0") for index, grads in enumerate(all_grads)]
+    places = [f"/gpu:{index}" if has_gpu else "/cpu:0" for index in range(len(all_grads))]
+    devices = [
+        next((gradient.device for gradient in grads if gradient.device), place)
+        for grads, place in zip(all_grads, places, strict=True)
+    ]
     with tf.name_scope("AllReduce"):
         return all_reduce(all_grads, devices, as_mode(mode), average=average)
 
@@ -93,11 +97,3 @@ def as_mode(mode: str | None) -> str:
         return "auto"
     check_one_of("all-reduce", MODES, mode=mode.lower())
     return mode.lower() if tf.config.list_physical_devices("GPU") else "copy"
-
-
-def _device_of(grads: Sequence[Any], otherwise: str) -> str:
-    for gradient in grads:
-        device = (gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient).device
-        if device:
-            return str(device)
-    return otherwise

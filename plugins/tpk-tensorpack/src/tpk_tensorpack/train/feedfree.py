@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 from tpk.errors import ConfigError
@@ -64,10 +65,7 @@ class FeedfreeTrainerBase(TowerTrainer):
 
     def build_train_tower(self) -> None:
         """Build a training tower, in the current `TowerContext` or in a new one."""
-        if get_current_tower_context() is None:
-            with TowerContext("", is_training=True):
-                self.tower_func(*self._get_input_tensors())
-        else:
+        with nullcontext() if get_current_tower_context() else TowerContext("", is_training=True):
             self.tower_func(*self._get_input_tensors())
 
 

@@ -132,35 +132,17 @@ class OlderConfig:
         self.optimizer = optimizer
         self.nr_tower = 1 if nr_tower is None else nr_tower
         if tower is not None:
-            self.tower = tower
-        self.predict_tower = 0 if predict_tower is None else predict_tower
-
-    @property
-    def tower(self) -> list[int]:
-        """The GPU numbers of the training towers."""
-        return list(self._tower)
-
-    @tower.setter
-    def tower(self, tower: int | Sequence[int]) -> None:
-        self._tower = _numbers("tower", tower)
+            self.tower = _numbers("tower", tower)
+        self.predict_tower = _numbers("predict_tower", 0 if predict_tower is None else predict_tower)
 
     @property
     def nr_tower(self) -> int:
         """The number of training towers."""
-        return len(self._tower)
+        return len(self.tower)
 
     @nr_tower.setter
     def nr_tower(self, nr_tower: int) -> None:
-        self._tower = _numbers("nr_tower", list(range(nr_tower)))
-
-    @property
-    def predict_tower(self) -> list[int]:
-        """The GPU numbers of predictors, assigned in turn; -1 is the CPU."""
-        return list(self._predict_tower)
-
-    @predict_tower.setter
-    def predict_tower(self, predict_tower: int | Sequence[int]) -> None:
-        self._predict_tower = _numbers("predict_tower", predict_tower)
+        self.tower = _numbers("nr_tower", range(nr_tower))
 
 
 def takes_config(cls: Class) -> Class:
@@ -195,7 +177,7 @@ def _take_options(config: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> N
             raise ConfigError("input_queue= is for a data flow, but the TrainConfig has none: pass dataflow=")
         config.dataflow, config.data = None, QueueInput(config.dataflow, options["input_queue"])
     if options.get("predict_tower") is not None:
-        config.predict_tower = options["predict_tower"]
+        config.predict_tower = _numbers("predict_tower", options["predict_tower"])
 
 
 def config_of(trainer: Any) -> Any:

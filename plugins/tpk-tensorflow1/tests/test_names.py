@@ -259,7 +259,7 @@ def test_errors_of_layers(graph):
     layer(tf.zeros([1, 2]))
     with pytest.raises(AttributeError, match=r"no 'kernal'. Its variables: kernel, bias"):
         layer.kernal  # noqa: B018
-    with pytest.raises(TypeError, match="no argument 'input_shape'"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'input_shape'"):
         tf.layers.Dense(2, input_shape=(3,))
     with pytest.raises(ValueError, match="has no scope before it is called"):
         tf.layers.Dense(2).scope_name  # noqa: B018

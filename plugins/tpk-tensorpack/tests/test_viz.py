@@ -37,7 +37,6 @@ def test_smaller_images_are_in_the_middle_of_their_places():
         (PATCHES, "5 images do not fit in 1 rows of 3"),
         ([PATCHES[0], np.ones([3, 4, 3])], "pad=True"),
         ([], "no image"),
-        ([np.ones(3)], r"shape \(3,\)"),
     ],
 )
 def test_what_cannot_be_shown_is_an_error(patches, message):

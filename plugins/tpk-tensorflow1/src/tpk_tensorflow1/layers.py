@@ -110,7 +110,8 @@ class Layer:
         name: the name of its variable scope, with a number appended if the name is in use; by default derived from the
             class name.
         dtype: the dtype of the variables, and of inputs that are not tensors; by default the dtype of the inputs.
-        kwargs: `_reuse` and `_scope` for the variables.
+        _reuse: whether to reuse existing variables.
+        _scope: the variable scope, instead of `name`.
 
     Example:
         ```python
@@ -123,7 +124,15 @@ class Layer:
         ```
     """
 
-    def __init__(self, trainable: bool = True, name: str | None = None, dtype: Any = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        trainable: bool = True,
+        name: str | None = None,
+        dtype: Any = None,
+        *,
+        _reuse: Any = None,
+        _scope: Any = None,
+    ) -> None:
         self.trainable = trainable
         self.built = False
         self.graph: Any = None
@@ -131,13 +140,8 @@ class Layer:
         self.updates: list[Any] = []
         self._base_name = name or _snake_case(type(self).__name__)
         self._dtype = None if dtype is None else tf.as_dtype(dtype)
-        self._reuse = kwargs.pop("_reuse", None)
-        self._given_scope = kwargs.pop("_scope", None)
-        if kwargs:
-            raise TypeError(
-                f"{type(self).__name__} takes no argument {', '.join(map(repr, kwargs))}: arguments for Keras models "
-                "are not supported; remove it"
-            )
+        self._reuse = _reuse
+        self._given_scope = _scope
         self._scope: Any = None
         self._by_name: dict[str, Any] = {}
 

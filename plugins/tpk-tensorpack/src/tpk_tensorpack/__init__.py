@@ -9,6 +9,10 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+import tpk_tensorflow1 as tfv1  # noqa: F401
+
+from tpk_tensorpack.libinfo import __git_version__ as __git_version__, __version__ as __version__
+
 _ROOMS = ("callbacks", "dataflow", "graph_builder", "input_source", "models", "predict", "tfutils", "train", "utils")
 _OLDER = (*(f"train.{name}" for name in ("distributed", "feedfree", "multigpu", "older")), "utils.gpu")
 """Modules with names from before these packages existed."""
@@ -24,12 +28,8 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     if name == "__all__":
         return __dir__()
-    if name in ("__version__", "__git_version__"):
-        return getattr(importlib.import_module(f"{__name__}.libinfo"), name)
     if name.startswith("__"):
         raise AttributeError(name)
-    if name == "tfv1":
-        return importlib.import_module("tpk_tensorflow1")
     if name in _ROOMS or name in _MODULES:
         return _module(_MODULES.get(name, name))
     for module in map(_module, (*_ROOMS, *_OLDER)):

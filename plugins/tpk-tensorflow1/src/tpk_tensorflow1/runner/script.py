@@ -112,13 +112,8 @@ def run_command(
         epilog=f"example: python -m {module} train.py --gpu 0",
         allow_abbrev=False,
     )
-    parser.add_argument(
-        "--also",
-        action="append",
-        default=[],
-        metavar="DIRECTORY",
-        help="another directory with modules of the script; can be repeated",
-    )
+    help_also = "another directory with modules of the script; can be repeated"
+    parser.add_argument("--also", action="append", default=[], metavar="DIRECTORY", help=help_also)
     parser.add_argument("script", help="the script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="the arguments of the script")
     args = parser.parse_args()

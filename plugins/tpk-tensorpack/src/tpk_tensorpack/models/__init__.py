@@ -25,15 +25,6 @@ from tpk_tensorpack.models.pool import *
 from tpk_tensorpack.models.regularize import *
 from tpk_tensorpack.models.shapes import *
 
-__all__ = [
-    *batch_norm.__all__,
-    *common.__all__,
-    *conv2d.__all__,
-    *fc.__all__,
-    *layer_norm.__all__,
-    *linearwrap.__all__,
-    *nonlin.__all__,
-    *pool.__all__,
-    *regularize.__all__,
-    *shapes.__all__,
-]
+_MODULES = (batch_norm, common, conv2d, fc, layer_norm, linearwrap, nonlin, pool, regularize, shapes)
+
+__all__ = [name for module in _MODULES for name in module.__all__]

@@ -14,7 +14,7 @@ from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.models.common import ZEROS, he_normal_initializer, layer_with_weights, with_variables
 from tpk_tensorpack.models.registry import layer_register
 from tpk_tensorpack.models.tflayer import convert_to_tflayer_args
-from tpk_tensorpack.utils.argtools import get_data_format, shape2d, shape4d
+from tpk_tensorpack.utils.argtools import get_data_format, shape2d
 
 __all__ = ["Conv2D", "Conv2DTranspose", "Deconv2D"]
 
@@ -83,13 +83,8 @@ def Conv2D(
         shape = [*shape2d(kernel_size), channels // split, filters]
         kernel = layer.variable("W", shape, kernel_initializer or he_normal_initializer(), kernel_regularizer)
         bias = layer.variable("b", [filters], bias_initializer, bias_regularizer) if use_bias else None
-        convolve = functools.partial(
-            v1.nn.conv2d,
-            strides=shape4d(strides, layout),
-            padding=padding.upper(),
-            data_format=layout,
-            dilations=shape4d(dilation_rate, layout),
-        )
+        geometry = {"strides": strides, "padding": padding.upper(), "data_format": layout, "dilations": dilation_rate}
+        convolve = functools.partial(v1.nn.conv2d, **geometry)
         if tf.config.list_physical_devices("GPU"):
             outputs = convolve(layer.inputs, kernel)
         else:

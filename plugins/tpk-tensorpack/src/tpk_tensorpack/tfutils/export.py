@@ -64,11 +64,9 @@ class ModelExporter:
         saved_model = tf.compat.v1.saved_model
         with built.create_session() as sess:
             (tower,) = built.towers
-            inputs, outputs = (
-                {tensor.name: saved_model.build_tensor_info(tensor) for tensor in tensors}
-                for tensors in (tower.inputs.values(), tower.outputs.values())
-            )
-            signature = saved_model.build_signature_def(inputs, outputs, saved_model.PREDICT_METHOD_NAME)
+            inputs = {tensor.name: tensor for tensor in tower.inputs.values()}
+            outputs = {tensor.name: tensor for tensor in tower.outputs.values()}
+            signature = saved_model.predict_signature_def(inputs, outputs)
             builder = saved_model.Builder(filename)
             builder.add_meta_graph_and_variables(
                 sess,

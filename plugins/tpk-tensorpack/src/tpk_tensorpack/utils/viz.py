@@ -290,7 +290,7 @@ def draw_boxes(im: Image, boxes: Any, labels: Sequence[str] | None = None, color
         raise CheckError(f"draw_boxes: {len(labels)} labels for {len(corners)} boxes; expected one for each")
     image: Image = np.array(im, np.uint8)
     if image.ndim == 2 or image.shape[2] == 1:
-        image = np.repeat(image.reshape(*image.shape[:2], 1), 3, axis=2)
+        image = cv2.cvtColor(image, cv2.COLOR_GRAY2BGR)
     height, width = image.shape[:2]
     x0, y0, x1, y1 = corners.T
     if (corners < 0).any() or (x1 > width).any() or (y1 > height).any() or (x1 <= x0).any() or (y1 <= y0).any():
@@ -307,11 +307,7 @@ def draw_boxes(im: Image, boxes: Any, labels: Sequence[str] | None = None, color
 
 def _as_patches(patch_list: Any) -> list[Image]:
     """Return images as arrays of shape [height, width, channels]."""
-    patches = [np.asarray(patch) for patch in patch_list]
+    patches = [np.atleast_3d(patch) for patch in patch_list]
     if not patches:
         raise ValueError("there are no images to show")
-    patches = [patch[:, :, np.newaxis] if patch.ndim == 2 else patch for patch in patches]
-    wrong = [patch.shape for patch in patches if patch.ndim != 3]
-    if wrong:
-        raise ValueError(f"an image has shape {wrong[0]}; expected [height, width] or [height, width, channels]")
     return patches

@@ -11,12 +11,7 @@ from tpk_tensorpack.missing import not_here
 
 __all__ = ["ProgressBar", "SessionRunTimeout", "TensorPrinter"]
 
-__getattr__ = not_here(
-    __name__,
-    {
-        "MaintainStepCounter": "self.global_step: trainers count their steps themselves",
-    },
-)
+__getattr__ = not_here(__name__, {"MaintainStepCounter": "self.global_step: trainers count their steps themselves"})
 
 
 class TensorPrinter(Callback, tpk.TensorPrinter):

@@ -26,17 +26,6 @@ from tpk_tensorpack.dataflow.raw import *
 from tpk_tensorpack.dataflow.remote import *
 from tpk_tensorpack.dataflow.serialize import *
 
-__all__ = [
-    "dataset",
-    "dftools",
-    "imgaug",
-    *base.__all__,
-    *common.__all__,
-    *format.__all__,
-    *image.__all__,
-    *parallel.__all__,
-    *parallel_map.__all__,
-    *raw.__all__,
-    *remote.__all__,
-    *serialize.__all__,
-]
+_MODULES = (base, common, format, image, parallel, parallel_map, raw, remote, serialize)
+
+__all__ = ["dataset", "dftools", "imgaug", *(name for module in _MODULES for name in module.__all__)]

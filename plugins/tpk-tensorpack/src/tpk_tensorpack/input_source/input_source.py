@@ -27,12 +27,7 @@ __all__ = [
     "ZMQInput",
 ]
 
-__getattr__ = not_here(
-    __name__,
-    {
-        "EnqueueThread": "QueueInput, which fills its queue itself",
-    },
-)
+__getattr__ = not_here(__name__, {"EnqueueThread": "QueueInput, which fills its queue itself"})
 
 
 class Size(int):

@@ -45,16 +45,6 @@ from tpk_tensorpack.dataflow.imgaug.noise import *
 from tpk_tensorpack.dataflow.imgaug.paste import *
 from tpk_tensorpack.dataflow.imgaug.transform import *
 
-__all__ = [
-    *base.__all__,
-    *convert.__all__,
-    *crop.__all__,
-    *external.__all__,
-    *geometry.__all__,
-    *imgproc.__all__,
-    *meta.__all__,
-    *misc.__all__,
-    *noise.__all__,
-    *paste.__all__,
-    *transform.__all__,
-]
+_MODULES = (base, convert, crop, external, geometry, imgproc, meta, misc, noise, paste, transform)
+
+__all__ = [name for module in _MODULES for name in module.__all__]

@@ -110,7 +110,7 @@ def test_means_of_cifar_are_those_of_its_images(root):
     np.testing.assert_allclose(df.get_per_pixel_mean(("test",)), images["test"].mean(0), rtol=1e-6)
     np.testing.assert_allclose(df.get_per_channel_mean(("train",)), images["train"].mean((0, 1, 2)), rtol=1e-6)
     assert df.get_label_names()[:2] == ["airplane", "automobile"]
-    with pytest.raises(ValueError, match="names: expected one of 'train', 'test', not 'val'"):
+    with pytest.raises(ValueError, match="Cifar10: name must be one of 'train', 'test', not 'val'"):
         df.get_per_pixel_mean(("val",))
 
 
@@ -156,9 +156,9 @@ def test_the_lists_of_imagenet(root):
     assert meta.get_image_list("train")[2] == ("n01440771/n01440771_3.JPEG", 7)
     assert meta.get_image_list("val")[0] == ("ILSVRC2012_val_00000001.JPEG", 7)
     assert meta.get_image_list("val", "train")[0] == ("n01440771/ILSVRC2012_val_00000001.JPEG", 7)
-    with pytest.raises(ValueError, match="name: expected one of 'train', 'val', 'test', not 'foo'"):
+    with pytest.raises(ValueError, match="ILSVRCMeta: name must be one of 'train', 'val', 'test', not 'foo'"):
         meta.get_image_list("foo")
-    with pytest.raises(ValueError, match="dir_structure: expected one of 'original', 'train', not 'val'"):
+    with pytest.raises(ValueError, match="ILSVRCMeta: dir_structure must be one of 'original', 'train', not 'val'"):
         meta.get_image_list("val", "val")
 
 
@@ -168,11 +168,8 @@ def test_the_structure_of_a_directory_of_imagenet_is_found(root, tmp_path):
     (tmp_path / "val").symlink_to(root / "imagenet/classes")
     by_class = points(dataset.ILSVRC12(str(tmp_path), "val"))
     assert [label for _, label in by_class] == [7, 0, 7]
-    with pytest.raises(FileNotFoundError, match=r"ILSVRC12Files reads .*n01440771/ILSVRC2012_val_00000001.JPEG"):
+    with pytest.raises(FileNotFoundError, match=r"n01440771/ILSVRC2012_val_00000001.JPEG is missing"):
         dataset.ILSVRC12Files(str(root / "imagenet"), "val", dir_structure="train")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(FileNotFoundError, match="empty is empty; ILSVRC12 expects the images there"):
-        dataset.ILSVRCMeta.guess_dir_structure(str(tmp_path / "empty"))
 
 
 def test_the_mean_of_imagenet_is_read_without_caffe(root):
@@ -225,13 +222,13 @@ def test_the_classes_of_places_are_numbered_by_name(root):
         (lambda root: dataset.Caltech101Silhouettes("val"), "caltech101_silhouettes_28_split1.mat", "https://people"),
         (lambda root: dataset.BSDS500("val"), "bsds500_data/BSR_bsds500.tgz", "http://www.eecs"),
         (lambda root: dataset.ILSVRCMeta(), "ilsvrc_metadata/caffe_ilsvrc12.tar.gz", "http://dl.caffe"),
-        (lambda root: dataset.ILSVRC12(f"{root}/x", "val"), "x", "https://image-net"),
+        (lambda root: dataset.ILSVRC12(f"{root}/x", "val"), "x/val", "https://image-net"),
         (lambda root: dataset.TinyImageNet(f"{root}/x", "val"), "x/wnids.txt", "http://cs231n"),
         (lambda root: dataset.Places365Standard(f"{root}/x", "val"), "x/val.txt", "http://places2"),
     ],
 )
 def test_without_its_files_a_data_set_says_what_to_get_and_writes_nothing(empty, make, file, source):
-    with pytest.raises(FileNotFoundError, match=f"{file}, which is missing, and downloads nothing.*{source}"):
+    with pytest.raises(FileNotFoundError, match=f"{file} is missing, and nothing is downloaded .*{source}"):
         make(empty)
     assert not [*empty.iterdir()]
 
@@ -250,12 +247,12 @@ def test_without_its_files_a_data_set_says_what_to_get_and_writes_nothing(empty,
     ],
 )
 def test_a_part_that_a_data_set_does_not_have_is_an_error(make):
-    with pytest.raises(ValueError, match=r"expected one of 'train', .*, not 'training'"):
+    with pytest.raises(ValueError, match=r"must be one of 'train', .*, not 'training'"):
         make("training")
 
 
 def test_cifar_has_ten_or_a_hundred_classes():
-    with pytest.raises(ValueError, match="CifarBase: there is CIFAR of 10 or of 100 classes, not 20"):
+    with pytest.raises(ValueError, match="CifarBase: cifar_classnum must be one of 10, 100, not 20"):
         dataset.CifarBase("train", cifar_classnum=20)
 
 
@@ -294,7 +291,7 @@ def cut(content):
         ),
         ("imagenet/val/ILSVRC2012_val_00000002.JPEG", cut, None),
         ("tiny/val/val_annotations.txt", lambda _: b"a", lambda root: dataset.TinyImageNet(f"{root}/tiny", "val")),
-        ("places/val.txt", lambda _: b"val/1.jpg\n", lambda root: dataset.Places365Standard(f"{root}/places", "val")),
+        ("places/val.txt", lambda _: b"1.jpg\n", lambda root: dataset.Places365Standard(f"{root}/places", "val")),
     ],
 )
 def test_a_damaged_file_is_an_error_that_names_it(root, monkeypatch, file, damage, make):
@@ -315,7 +312,7 @@ def test_labels_that_do_not_fit_the_images_are_an_error(empty):
     published.write_mnist(np.random.RandomState(0), empty / "a")
     published.write_mnist(np.random.RandomState(0), empty / "b", train=8)
     shutil.copy(empty / "b/train-labels-idx1-ubyte.gz", empty / "a")
-    with pytest.raises(ValueError, match=r"train-labels-idx1-ubyte.gz: 8 labels, for 7 images"):
+    with pytest.raises(ValueError, match=r"Mnist: expected arrays of equal length; these have \[7, 8\] rows"):
         dataset.Mnist("train", dir=str(empty / "a"))
 
 
@@ -323,7 +320,7 @@ def test_an_image_that_is_gone_is_an_error_that_names_it(root, tmp_path):
     shutil.copytree(root / "tiny/val", tmp_path / "val")
     shutil.copy(root / "tiny/wnids.txt", tmp_path)
     (tmp_path / "val/images/val_1.JPEG").unlink()
-    with pytest.raises(FileNotFoundError, match=r"TinyImageNet: .*val_1.JPEG, an image in its list, is missing"):
+    with pytest.raises(ValueError, match=r"val_1.JPEG cannot be read as an image"):
         points(dataset.TinyImageNet(str(tmp_path), "val"))
 
 
@@ -333,7 +330,7 @@ def test_an_image_that_is_gone_is_an_error_that_names_it(root, tmp_path):
         ("scipy.io", "SVHNDigit needs scipy.io: .*datasets", lambda root: dataset.SVHNDigit("test")),
         (
             "cv2",
-            "TinyImageNet needs cv2: .*images",
+            "cv2.imread needs cv2: .*images",
             lambda root: points(dataset.TinyImageNet(f"{root}/tiny", "val")),
         ),
         (

@@ -47,6 +47,7 @@ from tpk_tensorpack.dataflow import (
     send_dataflow_zmq,
 )
 from tpk_tensorpack.dataflow.base import DataFlowReentrantGuard
+from tpk_tensorpack.dataflow.raw import ArrayRows
 from tpk_tensorpack.utils import utils
 from tpk_tensorpack.utils.utils import fix_rng_seed
 
@@ -189,6 +190,7 @@ def test_a_resumed_run_goes_on_exactly_in_each_worker():
     [
         lambda: DataFromList(POINTS),
         lambda: FakeData([[2]], 6),
+        lambda: ArrayRows([np.arange(6), np.arange(12).reshape(6, 2)], shuffle=True),
         lambda: RandomChooseData([DataFromList(POINTS), FakeData([[3], []], 9)]),
         lambda: RandomMixData([DataFromList(POINTS), FakeData([[3], []], 4)]),
         lambda: CacheData(DataFromList(POINTS), shuffle=True),
@@ -415,7 +417,7 @@ def test_rows_of_data_sets(tmp_path):
         file["x"], file["y"], file["z"] = np.arange(12).reshape(6, 2), np.arange(6), np.arange(5)
     flow = HDF5Data(str(tmp_path / "a.h5"), ["x", "y"], shuffle=False)
     assert numbers(flow) == list(range(6))
-    for paths, message in [(["x", "z"], "expected as many"), (["x", "w"], "lacks some of x, w")]:
+    for paths, message in [(["x", "z"], "expected arrays of equal length"), (["x", "w"], "lacks some of x, w")]:
         with pytest.raises(InputError, match=message):
             HDF5Data(str(tmp_path / "a.h5"), paths)
     (tmp_path / "s.txt").write_text("1 1:2 3:4\n-1 2:1\n")

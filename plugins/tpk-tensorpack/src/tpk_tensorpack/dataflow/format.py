@@ -11,8 +11,7 @@ import numpy as np
 from tpk.dataflow.serialize import LMDBFile
 from tpk.errors import InputError
 from tpk_tensorpack.dataflow.base import ProxyDataFlow, RNGDataFlow
-from tpk_tensorpack.dataflow.raw import DataFromList
-from tpk_tensorpack.errors import CheckError
+from tpk_tensorpack.dataflow.raw import ArrayRows, DataFromList
 from tpk_tensorpack.missing import optional_library
 from tpk_tensorpack.utils.serialize import loads
 
@@ -22,7 +21,7 @@ _KEYS = b"__keys__"
 """The key under which `LMDBSerializer` keeps the list of keys."""
 
 
-class HDF5Data(RNGDataFlow):
+class HDF5Data(ArrayRows):
     """Rows of several data sets in an HDF5 file, all read into memory.
 
     Args:
@@ -35,34 +34,17 @@ class HDF5Data(RNGDataFlow):
         InputError: the file or a data set is missing, or the data sets have different lengths.
     """
 
-    refills_arrays = False
-
     def __init__(self, filename: str, data_paths: Sequence[str], shuffle: bool = True) -> None:
         h5py = optional_library("h5py", "HDF5Data")
         self.f = filename
         self.data_paths = list(data_paths)
-        self.shuffle = shuffle
         try:
             with h5py.File(filename, "r") as file:
                 self.dps = [file[path][:] for path in self.data_paths]
         except (OSError, KeyError) as error:
             names = ", ".join(self.data_paths)
             raise InputError(f"HDF5Data: {filename} is missing, damaged, or lacks some of {names}: {error}") from error
-        lengths = [len(data) for data in self.dps]
-        if len(set(lengths)) != 1:
-            raise CheckError(
-                f"HDF5Data: {', '.join(self.data_paths)} of {filename} have {lengths} rows; expected as many"
-            )
-
-    def __len__(self) -> int:
-        return len(self.dps[0])
-
-    def __iter__(self) -> Iterator[Any]:
-        order = list(range(len(self)))
-        if self.shuffle:
-            self.rng.shuffle(order)
-        for row in order:
-            yield [data[row] for data in self.dps]
+        super().__init__(self.dps, shuffle)
 
 
 class LMDBData(RNGDataFlow):

@@ -9,6 +9,7 @@ import numpy as np
 
 import tpk.dataflow
 from tpk_tensorpack.dataflow.base import DataFlow, DrawsFromRandomState, RNGDataFlow
+from tpk_tensorpack.errors import CheckError
 
 __all__ = ["DataFromGenerator", "DataFromIterable", "DataFromList", "DataFromQueue", "FakeData"]
 
@@ -28,6 +29,29 @@ class DataFromList(DrawsFromRandomState, tpk.dataflow.DataFromList, RNGDataFlow)
     def lst(self) -> Any:
         """The list."""
         return self.items
+
+
+class ArrayRows(DataFromList):
+    """The rows of several arrays of equal length; each iteration delivers new lists.
+
+    Args:
+        arrays: the arrays, one for each component.
+        shuffle: whether to shuffle before each pass.
+
+    Raises:
+        InputError: they have different lengths.
+    """
+
+    def __init__(self, arrays: Sequence[Any], shuffle: bool) -> None:
+        lengths = [len(array) for array in arrays]
+        if len(set(lengths)) != 1:
+            raise CheckError(f"{type(self).__name__}: expected arrays of equal length; these have {lengths} rows")
+        super().__init__(range(lengths[0]), shuffle)
+        self._arrays = arrays
+
+    def __iter__(self) -> Iterator[Any]:
+        for row in super().__iter__():
+            yield [array[row] for array in self._arrays]
 
 
 class FakeData(DrawsFromRandomState, tpk.dataflow.FakeData, RNGDataFlow):

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import numpy as np
 
-from tpk_tensorpack.dataflow.dataset.published import (
-    IndexedData,
-    check_split,
-    extract,
-    load_mat,
-    read_image,
-    reading,
-    require,
-)
+from tpk.checks import check_one_of
+from tpk_tensorpack.dataflow.dataset.published import extract, read_image, reading, require
+from tpk_tensorpack.dataflow.raw import ArrayRows
+from tpk_tensorpack.missing import optional_library
 from tpk_tensorpack.utils.fs import get_dataset_path
 
 __all__ = ["BSDS500"]
@@ -24,7 +18,7 @@ _URL = "http://www.eecs.berkeley.edu/Research/Projects/CS/vision/grouping/BSR/BS
 _HEIGHT, _WIDTH = 321, 481
 
 
-class BSDS500(IndexedData):
+class BSDS500(ArrayRows):
     """BSDS500: images of shape [321, 481, 3] in BGR, uint8, and human-drawn edges.
 
     The label has shape [321, 481], float32 in [0, 1]: for each pixel, the fraction of annotators who drew an edge
@@ -47,34 +41,24 @@ class BSDS500(IndexedData):
     """
 
     def __init__(self, name: str, data_dir: str | None = None, shuffle: bool = True) -> None:
-        check_split("BSDS500", name, ("train", "test", "val"))
+        check_one_of(self, ("train", "test", "val"), name=name)
         directory = get_dataset_path("bsds500_data") if data_dir is None else data_dir
         if not os.path.isdir(os.path.join(directory, "BSR")):
-            extract(require(os.path.join(directory, "BSR_bsds500.tgz"), _URL, "BSDS500"), directory, _URL)
+            extract(os.path.join(directory, "BSR_bsds500.tgz"), _URL)
         self.data_root = os.path.join(directory, "BSR", "BSDS500", "data")
-        self.shuffle = shuffle
-        images = require(os.path.join(self.data_root, "images", name), _URL, "BSDS500")
+        images = require(os.path.join(self.data_root, "images", name), _URL)
         truth = os.path.join(self.data_root, "groundTruth", name)
         stems = sorted(os.path.splitext(file)[0] for file in os.listdir(images) if file.endswith(".jpg"))
         self.data = np.zeros((len(stems), _HEIGHT, _WIDTH, 3), np.uint8)
         self.label = np.zeros((len(stems), _HEIGHT, _WIDTH), np.float32)
+        loadmat = optional_library("scipy.io", "BSDS500").loadmat
         for number, stem in enumerate(stems):
-            image_path = os.path.join(images, f"{stem}.jpg")
-            image = read_image(image_path, "BSDS500")
-            with reading(image_path, _URL):
-                self.data[number] = _lying(image)
-            path = require(os.path.join(truth, f"{stem}.mat"), _URL, "BSDS500")
-            drawn = load_mat(path, _URL, "BSDS500")
+            self.data[number] = _lying(read_image(os.path.join(images, f"{stem}.jpg")))
+            path = os.path.join(truth, f"{stem}.mat")
             with reading(path, _URL):
-                boundaries = [person["Boundaries"][0][0] for person in drawn["groundTruth"][0]]
+                boundaries = [person["Boundaries"][0][0] for person in loadmat(path)["groundTruth"][0]]
                 self.label[number] = _lying(np.mean(boundaries, axis=0, dtype=np.float32))
-
-    def __len__(self) -> int:
-        return len(self.data)
-
-    def get(self, index: int) -> list[Any]:
-        """Return the image with this number and its label."""
-        return [self.data[index], self.label[index]]
+        super().__init__([self.data, self.label], shuffle)
 
 
 def _lying(image: np.ndarray) -> np.ndarray:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
-from tpk_tensorpack.dataflow.dataset.published import IndexedData, check_split, load_mat, reading, require
+from tpk.checks import check_one_of
+from tpk_tensorpack.dataflow.dataset.published import reading
+from tpk_tensorpack.dataflow.raw import ArrayRows
+from tpk_tensorpack.missing import optional_library
 from tpk_tensorpack.utils.fs import get_dataset_path
 
 __all__ = ["Caltech101Silhouettes"]
 
 
-class Caltech101Silhouettes(IndexedData):
+class Caltech101Silhouettes(ArrayRows):
     """The Caltech 101 Silhouettes: 28x28 images of zeros and ones, uint8, and labels from 0 to 100.
 
     It reads ``caltech101_silhouettes_28_split1.mat`` with SciPy.
@@ -35,21 +37,14 @@ class Caltech101Silhouettes(IndexedData):
     _SOURCE_URL = "https://people.cs.umass.edu/~marlin/data/"
 
     def __init__(self, name: str, shuffle: bool = True, dir: str | None = None) -> None:
-        check_split("Caltech101Silhouettes", name, ("train", "test", "val"))
+        check_one_of(self, ("train", "test", "val"), name=name)
         self.name = name
-        self.shuffle = shuffle
         directory = get_dataset_path(self._DIR_NAME) if dir is None else dir
         path = os.path.join(directory, "caltech101_silhouettes_28_split1.mat")
-        path = require(path, self._SOURCE_URL, "Caltech101Silhouettes")
-        self.data = load_mat(path, self._SOURCE_URL, "Caltech101Silhouettes")
+        loadmat = optional_library("scipy.io", "Caltech101Silhouettes").loadmat
         with reading(path, self._SOURCE_URL):
+            self.data = loadmat(path)
             self.images = self.data[f"{name}_data"].reshape(-1, 28, 28)
             # The file numbers classes from 1.
             self.labels = self.data[f"{name}_labels"].reshape(-1) - 1
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def get(self, index: int) -> list[Any]:
-        """Return the image with this number and its label."""
-        return [self.images[index], self.labels[index]]
+        super().__init__([self.images, self.labels], shuffle)

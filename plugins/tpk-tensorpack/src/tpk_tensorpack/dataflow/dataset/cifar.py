@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from tpk_tensorpack.dataflow.dataset.published import IndexedData, check_split, extract, reading, require
-from tpk_tensorpack.errors import CheckError
+from tpk.checks import check_one_of
+from tpk_tensorpack.dataflow.dataset.published import extract, reading
+from tpk_tensorpack.dataflow.raw import DataFromList
 from tpk_tensorpack.utils import logger
 from tpk_tensorpack.utils.fs import get_dataset_path
 
 __all__ = ["Cifar10", "Cifar100", "CifarBase"]
 
 _URL = "https://www.cs.toronto.edu/~kriz/cifar.html"
-_ARCHIVES = {10: "cifar-10-python.tar.gz", 100: "cifar-100-python.tar.gz"}
 _DIRECTORIES = {10: "cifar-10-batches-py", 100: "cifar-100-python"}
 _TRAIN = {10: [f"data_batch_{number}" for number in range(1, 6)], 100: ["train"]}
 _TEST = {10: ["test_batch"], 100: ["test"]}
@@ -25,7 +25,7 @@ _META = {10: ("batches.meta", b"label_names"), 100: ("meta", b"fine_label_names"
 _LABELS = {10: b"labels", 100: b"fine_labels"}
 
 
-class CifarBase(IndexedData):
+class CifarBase(DataFromList):
     """CIFAR images of shape [32, 32, 3] in RGB, uint8, and their labels.
 
     It reads the "python version", the directory ``cifar-10-batches-py`` or ``cifar-100-python``; where only the archive
@@ -50,29 +50,20 @@ class CifarBase(IndexedData):
     def __init__(
         self, train_or_test: str, shuffle: bool | None = None, dir: str | None = None, cifar_classnum: int = 10
     ) -> None:
-        check_split(type(self).__name__, train_or_test, ("train", "test"))
-        if cifar_classnum not in _ARCHIVES:
-            raise CheckError(f"{type(self).__name__}: there is CIFAR of 10 or of 100 classes, not {cifar_classnum!r}")
+        check_one_of(self, ("train", "test"), train_or_test=train_or_test)
+        check_one_of(self, (10, 100), cifar_classnum=cifar_classnum)
         self.train_or_test = train_or_test
         self.cifar_classnum = cifar_classnum
-        self.shuffle = train_or_test == "train" if shuffle is None else shuffle
         self.dir = get_dataset_path(f"cifar{cifar_classnum}_data") if dir is None else dir
         self._directory = os.path.join(self.dir, _DIRECTORIES[cifar_classnum])
         if not os.path.isdir(self._directory):
-            archive = require(os.path.join(self.dir, _ARCHIVES[cifar_classnum]), _URL, type(self).__name__)
-            extract(archive, self.dir, _URL)
+            extract(os.path.join(self.dir, f"cifar-{cifar_classnum}-python.tar.gz"), _URL)
         logger.info("Found cifar%d data in %s.", cifar_classnum, self.dir)
         name, key = _META[cifar_classnum]
-        self._label_names = [label.decode() for label in self._load(name, key)[key]]
+        self._label_names = [label.decode() for label in self._load(name)[key]]
         images, labels = self._images_and_labels([train_or_test])
-        self.data = [[image, int(label)] for image, label in zip(images, labels, strict=True)]
-
-    def __len__(self) -> int:
-        return len(self.data)
-
-    def get(self, index: int) -> list[Any]:
-        """Return the image with this number and its label."""
-        return self.data[index]
+        self.data = list(map(list, zip(images, labels, strict=True)))
+        super().__init__(self.data, train_or_test == "train" if shuffle is None else shuffle)
 
     def get_per_pixel_mean(self, names: Sequence[str] = ("train", "test")) -> np.ndarray:
         """Return the mean image of these splits, [32, 32, 3], float32.
@@ -96,7 +87,7 @@ class CifarBase(IndexedData):
 
     def _mean(self, names: Sequence[str], axis: int | tuple[int, ...]) -> np.ndarray:
         for name in names:
-            check_split("names", name, ("train", "test"))
+            check_one_of(self, ("train", "test"), name=name)
         images, _ = self._images_and_labels(names)
         # Summing 60,000 float32 values would lose precision, and a float64 copy of all images takes more than a
         # gigabyte.
@@ -105,18 +96,14 @@ class CifarBase(IndexedData):
     def _images_and_labels(self, names: Sequence[str]) -> tuple[np.ndarray, list[int]]:
         files = {"train": _TRAIN[self.cifar_classnum], "test": _TEST[self.cifar_classnum]}
         key = _LABELS[self.cifar_classnum]
-        batches = [self._load(file, b"data", key) for name in names for file in files[name]]
+        batches = [self._load(file) for name in names for file in files[name]]
         images = np.concatenate([batch[b"data"] for batch in batches]).reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
         return np.ascontiguousarray(images), [label for batch in batches for label in batch[key]]
 
-    def _load(self, name: str, *keys: bytes) -> dict[bytes, Any]:
-        path = require(os.path.join(self._directory, name), _URL, type(self).__name__)
+    def _load(self, name: str) -> Any:
+        path = os.path.join(self._directory, name)
         with reading(path, _URL), open(path, "rb") as file:
-            batch = pickle.load(file, encoding="bytes")
-            found = {key: batch[key] for key in keys}
-            if b"data" in found and found[b"data"].shape != (len(found[keys[1]]), 3072):
-                raise ValueError(f"images of shape {found[b'data'].shape}, and {len(found[keys[1]])} labels")
-            return found
+            return pickle.load(file, encoding="bytes")
 
 
 class Cifar10(CifarBase):

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import os
 import xml.etree.ElementTree
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from tpk_tensorpack.dataflow.dataset.published import (
-    IndexedData,
-    LabelledImages,
-    check_split,
-    extract,
-    read_image,
-    reading,
-    require,
-)
+from tpk.checks import check_one_of
+from tpk_tensorpack.dataflow.dataset.published import LabelledImages, extract, read_image, reading, require
+from tpk_tensorpack.dataflow.raw import DataFromList
 from tpk_tensorpack.utils import logger
 from tpk_tensorpack.utils.fs import get_dataset_path
 from tpk_tensorpack.utils.loadcaffe import get_caffe_pb
@@ -49,8 +42,7 @@ class ILSVRCMeta:
     def __init__(self, dir: str | None = None) -> None:
         self.dir = os.path.expanduser(get_dataset_path("ilsvrc_metadata") if dir is None else dir)
         if not os.path.isfile(os.path.join(self.dir, "synsets.txt")):
-            archive = os.path.join(self.dir, "caffe_ilsvrc12.tar.gz")
-            extract(require(archive, _META_URL, "ILSVRCMeta"), self.dir, _META_URL)
+            extract(os.path.join(self.dir, "caffe_ilsvrc12.tar.gz"), _META_URL)
 
     def get_synset_words_1000(self) -> dict[int, str]:
         """Return the identifier and the words of each class, by number: ``"n01440764 tench, Tinca tinca"``."""
@@ -67,8 +59,8 @@ class ILSVRCMeta:
             name: ``"train"``, ``"val"`` or ``"test"``; the labels of ``"test"`` are unknown and given as 0.
             dir_structure: ``"original"``, or ``"train"`` for one directory per class in every split.
         """
-        check_split("name", name, ("train", "val", "test"))
-        check_split("dir_structure", dir_structure, ("original", "train"))
+        check_one_of(self, ("train", "val", "test"), name=name)
+        check_one_of(self, ("original", "train"), dir_structure=dir_structure)
         synsets = self.get_synset_1000()
         found = []
         with reading(os.path.join(self.dir, f"{name}.txt"), _META_URL):
@@ -85,14 +77,10 @@ class ILSVRCMeta:
         Args:
             size: height and width; by default 256 and 256. Other sizes need OpenCV.
         """
-        path = require(os.path.join(self.dir, "imagenet_mean.binaryproto"), _META_URL, "ILSVRCMeta")
-        pb = get_caffe_pb()
+        path = os.path.join(self.dir, "imagenet_mean.binaryproto")
+        blob = get_caffe_pb().BlobProto()
         with reading(path, _META_URL), open(path, "rb") as file:
-            blob = pb.BlobProto()
-            try:
-                blob.ParseFromString(file.read())
-            except pb.DecodeError as error:
-                raise ValueError(str(error)) from error
+            blob.ParseFromString(file.read())
             mean = np.array(blob.data, np.float32).reshape(3, 256, 256).transpose(1, 2, 0)
         if size is None:
             return mean
@@ -107,22 +95,20 @@ class ILSVRCMeta:
             dir: for example ``/path/to/imagenet/val``.
 
         Raises:
-            FileNotFoundError: the directory is missing or empty.
+            FileNotFoundError: the directory is missing.
         """
-        entries = os.listdir(require(dir, _URL, "ILSVRC12"))
-        if not entries:
-            raise FileNotFoundError(f"{dir} is empty; ILSVRC12 expects the images there, of {_URL}")
+        entries = os.listdir(require(dir, _URL))
         is_by_class = any(entry.startswith("n") and os.path.isdir(os.path.join(dir, entry)) for entry in entries)
         structure = "train" if is_by_class else "original"
         logger.info("[ILSVRC12] Assuming directory %s has '%s' structure.", dir, structure)
         return structure
 
     def _lines(self, name: str) -> list[str]:
-        with open(require(os.path.join(self.dir, name), _META_URL, "ILSVRCMeta")) as file:
+        with open(require(os.path.join(self.dir, name), _META_URL)) as file:
             return [line.strip() for line in file if line.strip()]
 
 
-class ILSVRC12Files(IndexedData):
+class ILSVRC12Files(DataFromList):
     """`ILSVRC12` with paths instead of images, for decoding in separate processes."""
 
     def __init__(
@@ -133,26 +119,21 @@ class ILSVRC12Files(IndexedData):
         shuffle: bool | None = None,
         dir_structure: str | None = None,
     ) -> None:
-        check_split(type(self).__name__, name, ("train", "val", "test"))
+        check_one_of(self, ("train", "val", "test"), name=name)
         self.name = name
-        self.shuffle = name == "train" if shuffle is None else shuffle
-        self.full_dir = os.path.join(require(os.path.expanduser(dir), _URL, type(self).__name__), name)
-        require(self.full_dir, _URL, type(self).__name__)
+        self.full_dir = require(os.path.join(os.path.expanduser(dir), name), _URL)
         if name == "train":
             dir_structure = "train"
         elif dir_structure is None:
             dir_structure = ILSVRCMeta.guess_dir_structure(self.full_dir)
         self.imglist = ILSVRCMeta(meta_dir).get_image_list(name, dir_structure)
         for path, _ in self.imglist[:10]:
-            require(os.path.join(self.full_dir, path), _URL, type(self).__name__)
+            require(os.path.join(self.full_dir, path), _URL)
+        super().__init__(self.imglist, name == "train" if shuffle is None else shuffle)
 
-    def __len__(self) -> int:
-        return len(self.imglist)
-
-    def get(self, index: int) -> list[Any]:
-        """Return the path of the image with this number and its label."""
-        path, label = self.imglist[index]
-        return [os.path.join(self.full_dir, path), label]
+    def __iter__(self) -> Iterator[Any]:
+        for path, label in super().__iter__():
+            yield [os.path.join(self.full_dir, path), label]
 
 
 class ILSVRC12(ILSVRC12Files):
@@ -170,15 +151,14 @@ class ILSVRC12(ILSVRC12Files):
         dir_structure: ``"original"``, or ``"train"`` if ``val`` also has one directory per class; detected by default.
 
     Raises:
-        FileNotFoundError: a directory, a list or an image is missing.
+        FileNotFoundError: a directory, a list or one of the first ten images is missing.
         ImportError: OpenCV is missing.
-        ValueError: `name` is unknown, or a file is damaged.
+        ValueError: `name` is unknown, an image is missing, or a file is damaged.
     """
 
-    def get(self, index: int) -> list[Any]:
-        """Return the image with this number and its label."""
-        path, label = super().get(index)
-        return [read_image(path, "ILSVRC12"), label]
+    def __iter__(self) -> Iterator[Any]:
+        for path, label in super().__iter__():
+            yield [read_image(path), label]
 
     @staticmethod
     def get_training_bbox(bbox_dir: str, imglist: Sequence[tuple[str, int]]) -> list[np.ndarray | None]:
@@ -202,13 +182,9 @@ def _first_box(path: str) -> np.ndarray | None:
     if not os.path.isfile(path):
         return None
     with reading(path, "https://image-net.org/download-images (ILSVRC2012_bbox_train_v2.tar.gz)"):
-        try:
-            box = xml.etree.ElementTree.parse(path).find("object/bndbox")
-        except xml.etree.ElementTree.ParseError as error:
-            raise ValueError(str(error)) from error
-        if box is None:
-            raise ValueError("it has no object/bndbox")
-        return np.array([float(box.findtext(name, "")) for name in ("xmin", "ymin", "xmax", "ymax")], np.float32)
+        tree = xml.etree.ElementTree.parse(path)
+        corners = [tree.findtext(f"object/bndbox/{name}", "") for name in ("xmin", "ymin", "xmax", "ymax")]
+        return np.array([float(corner) for corner in corners], np.float32)
 
 
 class TinyImageNet(LabelledImages):
@@ -223,29 +199,26 @@ class TinyImageNet(LabelledImages):
         shuffle: whether to shuffle before each epoch; by default in training.
 
     Raises:
-        FileNotFoundError: a list or an image is missing.
+        FileNotFoundError: a list is missing.
         ImportError: OpenCV is missing.
-        ValueError: `name` is unknown, or a file is damaged.
+        ValueError: `name` is unknown, an image is missing, or a file is damaged.
     """
 
     def __init__(self, dir: str, name: str, shuffle: bool | None = None) -> None:
-        check_split("TinyImageNet", name, ("train", "val"))
-        directory = Path(dir).expanduser()
-        self.shuffle = name == "train" if shuffle is None else shuffle
-        self.full_dir = directory / name
-        numbers = {synset: number for number, synset in enumerate(_words(directory / "wnids.txt"))}
-        self.imglist = []
+        check_one_of(self, ("train", "val"), name=name)
+        directory = os.path.expanduser(dir)
+        self.full_dir = os.path.join(directory, name)
+        with open(require(os.path.join(directory, "wnids.txt"), _TINY_URL)) as file:
+            numbers = {synset: number for number, synset in enumerate(file.read().split())}
+        imglist = []
         if name == "train":
             for synset, number in numbers.items():
-                images = Path(require(self.full_dir / synset / "images", _TINY_URL, "TinyImageNet"))
-                self.imglist += [(str(path), number) for path in sorted(images.iterdir())]
+                images = require(os.path.join(self.full_dir, synset, "images"), _TINY_URL)
+                imglist += [(os.path.join(images, image), number) for image in sorted(os.listdir(images))]
         else:
-            annotations = self.full_dir / "val_annotations.txt"
-            with reading(annotations, _TINY_URL):
-                for line in Path(require(annotations, _TINY_URL, "TinyImageNet")).read_text().splitlines():
-                    file, synset = line.split()[:2]
-                    self.imglist.append((str(self.full_dir / "images" / file), numbers[synset]))
-
-
-def _words(path: Path) -> list[str]:
-    return Path(require(path, _TINY_URL, "TinyImageNet")).read_text().split()
+            path = os.path.join(self.full_dir, "val_annotations.txt")
+            with reading(path, _TINY_URL), open(path) as file:
+                for line in file:
+                    image, synset = line.split()[:2]
+                    imglist.append((os.path.join(self.full_dir, "images", image), numbers[synset]))
+        super().__init__(imglist, name == "train" if shuffle is None else shuffle)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import gzip
 import os
-from typing import Any
 
 import numpy as np
 
-from tpk_tensorpack.dataflow.dataset.published import IndexedData, check_split, reading, require
-from tpk_tensorpack.errors import CheckError
+from tpk.checks import check_one_of
+from tpk_tensorpack.dataflow.dataset.published import reading
+from tpk_tensorpack.dataflow.raw import ArrayRows
 from tpk_tensorpack.utils.fs import get_dataset_path
 
 __all__ = ["FashionMnist", "Mnist"]
 
 
-class Mnist(IndexedData):
+class Mnist(ArrayRows):
     """The handwritten digits of MNIST: 28x28 images, float32 in [0, 1], and labels from 0 to 9.
 
     It reads ``train-images-idx3-ubyte.gz``, ``train-labels-idx1-ubyte.gz``, ``t10k-images-idx3-ubyte.gz`` and
@@ -44,21 +44,17 @@ class Mnist(IndexedData):
     _SOURCE_URL = "http://yann.lecun.com/exdb/mnist/"
 
     def __init__(self, train_or_test: str, shuffle: bool = True, dir: str | None = None) -> None:
-        check_split(type(self).__name__, train_or_test, ("train", "test"))
+        check_one_of(self, ("train", "test"), train_or_test=train_or_test)
         self.train_or_test = train_or_test
-        self.shuffle = shuffle
         directory = get_dataset_path(self._DIR_NAME) if dir is None else dir
         prefix = "train" if train_or_test == "train" else "t10k"
         images = self._load(os.path.join(directory, f"{prefix}-images-idx3-ubyte.gz"), 3)
-        labels_path = os.path.join(directory, f"{prefix}-labels-idx1-ubyte.gz")
-        self.labels = self._load(labels_path, 1)
-        if len(images) != len(self.labels):
-            raise CheckError(f"{labels_path}: {len(self.labels)} labels, for {len(images)} images beside it")
+        self.labels = self._load(os.path.join(directory, f"{prefix}-labels-idx1-ubyte.gz"), 1)
         self.images = images[..., None].astype("float32") / np.float32(255)
+        super().__init__([self.images[..., 0], self.labels], shuffle)
 
     def _load(self, path: str, ndim: int) -> np.ndarray:
         """Read an IDX file of unsigned bytes: 0, 0, 8, the number of dimensions; these, big-endian int32; values."""
-        path = require(path, self._SOURCE_URL, type(self).__name__)
         with reading(path, self._SOURCE_URL):
             with gzip.open(path) as file:
                 content = file.read()
@@ -66,13 +62,6 @@ class Mnist(IndexedData):
                 raise ValueError(f"it begins with {content[:4]!r}, not with {bytes([0, 0, 8, ndim])!r}")
             shape = np.frombuffer(content, ">i4", count=ndim, offset=4)
             return np.frombuffer(content, np.uint8, offset=4 + 4 * ndim).reshape(shape)
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def get(self, index: int) -> list[Any]:
-        """Return the image of this number, [28, 28], and its label."""
-        return [self.images[index, :, :, 0], self.labels[index]]
 
 
 class FashionMnist(Mnist):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from tpk_tensorpack.dataflow.dataset.published import LabelledImages, check_split, reading, require
+from tpk.checks import check_one_of
+from tpk_tensorpack.dataflow.dataset.published import LabelledImages, reading
 from tpk_tensorpack.utils import logger
 
 __all__ = ["Places365Standard"]
@@ -24,27 +25,24 @@ class Places365Standard(LabelledImages):
         shuffle: whether to shuffle before each epoch; by default in training.
 
     Raises:
-        FileNotFoundError: the list or an image is missing.
+        FileNotFoundError: the list is missing.
         ImportError: OpenCV is missing.
-        ValueError: `name` is unknown, or a file is damaged.
+        ValueError: `name` is unknown, or an image is missing, or a file is damaged.
     """
 
     def __init__(self, dir: str, name: str, shuffle: bool | None = None) -> None:
-        check_split("Places365Standard", name, ("train", "val"))
+        check_one_of(self, ("train", "val"), name=name)
         directory = os.path.expanduser(dir)
         self.name = name
-        self.shuffle = name == "train" if shuffle is None else shuffle
-        path = require(os.path.join(directory, f"{name}.txt"), _URL, "Places365Standard")
+        path = os.path.join(directory, f"{name}.txt")
         with reading(path, _URL), open(path) as file:
             files = [line.strip() for line in file if line.strip()]
-            classes = [line.split("/")[1] for line in files if line.count("/") > 1]
-            if len(classes) != len(files):
-                raise ValueError(f"expected lines such as {name}/airfield/00000001.jpg")
+            classes = [line.split("/")[1] for line in files]
         self._labels = sorted(set(classes))
         numbers = {label: number for number, label in enumerate(self._labels)}
-        self.imglist = [
-            (os.path.join(directory, file), numbers[label]) for file, label in zip(files, classes, strict=True)
-        ]
+        paths = [os.path.join(directory, file) for file in files]
+        labels = [numbers[label] for label in classes]
+        super().__init__(list(zip(paths, labels, strict=True)), name == "train" if shuffle is None else shuffle)
         logger.info("Found %d images in %s.", len(files), path)
 
     def get_label_names(self) -> list[str]:

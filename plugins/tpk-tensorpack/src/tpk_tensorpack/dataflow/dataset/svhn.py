@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from tpk_tensorpack.dataflow.dataset.published import IndexedData, check_split, load_mat, reading, require
+from tpk.checks import check_one_of
+from tpk_tensorpack.dataflow.dataset.published import reading
+from tpk_tensorpack.dataflow.raw import ArrayRows
+from tpk_tensorpack.missing import optional_library
 from tpk_tensorpack.utils import logger
 from tpk_tensorpack.utils.fs import get_dataset_path
 
 __all__ = ["SVHNDigit"]
 
 _URL = "http://ufldl.stanford.edu/housenumbers/"
-_SPLITS = ("train", "test", "extra")
 
 
-class SVHNDigit(IndexedData):
+class SVHNDigit(ArrayRows):
     """The cropped digits of SVHN: images of shape [32, 32, 3], uint8, and labels from 0 to 9.
 
     It reads ``train_32x32.mat``, ``test_32x32.mat`` and ``extra_32x32.mat`` with SciPy, once per process.
@@ -41,29 +42,23 @@ class SVHNDigit(IndexedData):
     _Cache: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
     def __init__(self, name: str, data_dir: str | None = None, shuffle: bool = True) -> None:
-        check_split("SVHNDigit", name, _SPLITS)
-        self.shuffle = shuffle
+        check_one_of(self, ("train", "test", "extra"), name=name)
         directory = get_dataset_path("svhn_data") if data_dir is None else data_dir
         path = os.path.join(directory, f"{name}_32x32.mat")
         if path not in self._Cache:
-            self._Cache[path] = self._load(require(path, _URL, "SVHNDigit"))
+            self._Cache[path] = self._load(path)
         self.X, self.Y = self._Cache[path]
+        super().__init__([self.X, self.Y], shuffle)
 
     @staticmethod
     def _load(path: str) -> tuple[np.ndarray, np.ndarray]:
         logger.info("Loading %s ...", path)
-        variables = load_mat(path, _URL, "SVHNDigit")
+        loadmat = optional_library("scipy.io", "SVHNDigit").loadmat
         with reading(path, _URL):
+            variables = loadmat(path)
             images, labels = variables["X"].transpose(3, 0, 1, 2), variables["y"].reshape(-1)
         # The file stores the digit 0 as 10.
         return np.ascontiguousarray(images), np.where(labels == 10, 0, labels).astype(labels.dtype)
-
-    def __len__(self) -> int:
-        return len(self.Y)
-
-    def get(self, index: int) -> list[Any]:
-        """Return the image with this number and its label."""
-        return [self.X[index], self.Y[index]]
 
     @staticmethod
     def get_per_pixel_mean(names: Sequence[str] = ("train", "test", "extra")) -> np.ndarray:

@@ -272,7 +272,7 @@ def test_what_a_worker_raises_is_raised_here():
 
 @pytest.mark.parametrize("kind", [MultiThreadMapData, MultiProcessMapData])
 def test_a_map_needs_a_function_and_workers(kind):
-    with pytest.raises(ConfigError, match=r"takes num_(thread|proc)= \(the number of workers\) and map_func="):
+    with pytest.raises(ConfigError, match="takes the number of workers and map_func="):
         kind(source())
 
 

@@ -39,30 +39,22 @@ class WholeFlowRunner:
 
     _delivered = 0
     _team: Any
-    _is_loaded: bool
     ds: Any
     num_workers: int
     seed: int
     close: Callable[[], None]
-    _new_team: Callable[[], Any]
 
     def __len__(self) -> int:
         return len(self.ds)
 
     def __iter__(self) -> Iterator[Any]:
-        if self._team is not None and not self._team.is_own:
-            self.close()
-        if not self._is_loaded:
-            self._delivered = 0
-        if self._team is None:
-            if self.num_workers > 1:
-                logger.info(
-                    "%s: each of %d workers runs the whole data flow, which is for datapoints that are drawn at random",
-                    type(self).__name__,
-                    self.num_workers,
-                )
-            self._team = self._new_team()
-        return self._deliver(self._team)
+        if self._team is None and self.num_workers > 1:
+            logger.info(
+                "%s: each of %d workers runs the whole data flow, which is for datapoints that are drawn at random",
+                type(self).__name__,
+                self.num_workers,
+            )
+        return super().__iter__()  # type: ignore[misc,no-any-return]
 
     def _share(self, index: int) -> Iterable[Any]:
         return _Whole(self.ds, index, self.seed)
@@ -83,10 +75,9 @@ class WholeFlowRunner:
         except BaseException as error:
             if self._team is team:
                 self.close()
-                raise
-            if not isinstance(error, Exception):
-                raise
-            raise self._is_over() from error
+            elif isinstance(error, Exception):
+                raise self._is_over() from error
+            raise
         self._delivered = 0
 
     def _is_over(self) -> InputError:

@@ -24,10 +24,18 @@ __all__ = [
 Function = Callable[[Any], Any]
 
 
-class _KeepsLength:
+class _Mapping:
     """First base class of the maps: they keep the length of the given data flow, and are infinite unless `strict`."""
 
-    _mapped: Any
+    def __init__(
+        self, ds: Iterable[Any], number: int | None, map_func: Function | None, buffer_size: int, strict: bool
+    ) -> None:
+        if number is None or map_func is None:
+            raise ConfigError(f"{type(self).__name__} takes the number of workers and map_func= (what they run)")
+        source = ds if strict else tpk.dataflow.RepeatedData(ds, -1)
+        func = OnCopy(map_func) if callable(map_func) else map_func
+        super().__init__(source, number, func, buffer_size)  # type: ignore[call-arg]
+        self._mapped = ds
 
     def __len__(self) -> int:
         return len(self._mapped)
@@ -38,7 +46,7 @@ class _KeepsLength:
         return self._mapped
 
 
-class MultiThreadMapData(_KeepsLength, tpk.dataflow.MultiThreadMapData, ProxyDataFlow):
+class MultiThreadMapData(_Mapping, tpk.dataflow.MultiThreadMapData, ProxyDataFlow):
     """`MapData` with a function that runs in threads; the order of datapoints is preserved.
 
     Args:
@@ -63,16 +71,13 @@ class MultiThreadMapData(_KeepsLength, tpk.dataflow.MultiThreadMapData, ProxyDat
         buffer_size: int = 200,
         strict: bool = False,
     ) -> None:
-        number, func = _needed("MultiThreadMapData", "num_thread", num_thread, map_func)
-        source = ds if strict else tpk.dataflow.RepeatedData(ds, -1)
-        tpk.dataflow.MultiThreadMapData.__init__(self, source, number, func, buffer_size)
-        self._mapped = ds
+        super().__init__(ds, num_thread, map_func, buffer_size, strict)
 
 
 ThreadedMapData = MultiThreadMapData
 
 
-class MultiProcessMapData(_KeepsLength, tpk.dataflow.MultiProcessMapData, ProxyDataFlow):
+class MultiProcessMapData(_Mapping, tpk.dataflow.MultiProcessMapData, ProxyDataFlow):
     """`MapData` with a function that runs in worker processes; the order of datapoints is preserved.
 
     Datapoints are passed through shared memory; the workers are fresh processes.
@@ -99,16 +104,13 @@ class MultiProcessMapData(_KeepsLength, tpk.dataflow.MultiProcessMapData, ProxyD
         buffer_size: int = 200,
         strict: bool = False,
     ) -> None:
-        number, func = _needed("MultiProcessMapData", "num_proc", num_proc, map_func)
-        source = ds if strict else tpk.dataflow.RepeatedData(ds, -1)
-        tpk.dataflow.MultiProcessMapData.__init__(self, source, number, func, buffer_size)
-        self._mapped = ds
+        super().__init__(ds, num_proc, map_func, buffer_size, strict)
 
 
 MultiProcessMapDataZMQ = MultiProcessMapData
 
 
-class MultiProcessMapAndBatchData(_KeepsLength, tpk.dataflow.MultiProcessMapData, ProxyDataFlow):
+class MultiProcessMapAndBatchData(_Mapping, tpk.dataflow.MultiProcessMapData, ProxyDataFlow):
     """Apply a function to each datapoint and batch the results, both in worker processes.
 
     An iteration is infinite: it continues into the next pass over the data flow.
@@ -125,12 +127,10 @@ class MultiProcessMapAndBatchData(_KeepsLength, tpk.dataflow.MultiProcessMapData
     def __init__(
         self, ds: Iterable[Any], num_proc: int, map_func: Function, batch_size: int, buffer_size: int | None = None
     ) -> None:
-        owner = "MultiProcessMapAndBatchData"
-        check_at_least(owner, 1, batch_size=batch_size, buffer_size=buffer_size)
-        number, func = _needed(owner, "num_proc", num_proc, map_func)
+        check_at_least(self, 1, batch_size=batch_size, buffer_size=buffer_size)
         groups = _Groups(tpk.dataflow.RepeatedData(ds, -1), batch_size)
         under_way = max((buffer_size or 10 * batch_size) // batch_size, 1)
-        tpk.dataflow.MultiProcessMapData.__init__(self, groups, number, _MapAndBatch(func, batch_size), under_way)
+        super().__init__(groups, num_proc, _MapAndBatch(OnCopy(map_func), batch_size), under_way, strict=True)
         self._mapped = ds
         self.batch_size = batch_size
 
@@ -167,9 +167,3 @@ class _MapAndBatch:
             return None
         batch, self._mapped = self._mapped[: self.batch_size], self._mapped[self.batch_size :]
         return BatchData.aggregate_batch(batch)
-
-
-def _needed(owner: str, name: str, number: int | None, map_func: Function | None) -> tuple[int, Function]:
-    if number is None or map_func is None:
-        raise ConfigError(f"{owner} takes {name}= (the number of workers) and map_func= (what they run)")
-    return number, OnCopy(map_func) if callable(map_func) else map_func

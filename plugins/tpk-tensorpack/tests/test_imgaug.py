@@ -263,7 +263,7 @@ class TestComponents:
         source = [[self.image]] * 3 + [[np.zeros([2, 2])]] * 101
         flow = AugmentImageComponent(DataFromList(source, shuffle=False), [imgaug.CenterCrop(3)], catch_exceptions=True)
         assert len(self.points(flow)) == 3
-        counts = [record.args[1] for record in caplog.records if "could not be augmented" in record.msg]
+        counts = [record.args[1] for record in caplog.records if "datapoints so far" in record.msg]
         assert counts == [*range(1, 10), 100]
         assert "smaller than 3 x 3" in caplog.text  # the traceback
         with pytest.raises(InputError, match="smaller than 3 x 3"):
@@ -315,7 +315,7 @@ def test_images_come_from_files(tmp_path):
         assert [found.shape for (found,) in flow] == [shape] * 2
     missing = ImageFromFile([f"{tmp_path}/c.png"])
     missing.reset_state()
-    with pytest.raises(InputError, match=r"c\.png is missing"):
+    with pytest.raises(InputError, match=r"c\.png cannot be read as an image"):
         next(iter(missing))
     for files, options, message in [([], {}, "empty list"), (paths, {"channel": 2}, "expected 1 or 3")]:
         with pytest.raises(ConfigError, match=message):

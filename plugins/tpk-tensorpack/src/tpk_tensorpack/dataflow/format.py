@@ -65,7 +65,6 @@ class LMDBData(RNGDataFlow):
     refills_arrays = False
 
     def __init__(self, lmdb_path: str, shuffle: bool = True, keys: Sequence[str] | str | None = None) -> None:
-        optional_library("lmdb", type(self).__name__)
         self._lmdb_path = lmdb_path
         self._shuffle = shuffle
         self._file = _LMDBPairs(lmdb_path, type(self).__name__)

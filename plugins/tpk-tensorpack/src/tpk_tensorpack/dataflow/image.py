@@ -61,13 +61,24 @@ class ImageFromFile(RNGDataFlow):
             yield [self._read(path)]
 
     def _read(self, path: str) -> Any:
-        image = cv2.imread(path, cv2.IMREAD_GRAYSCALE if self.channel == 1 else cv2.IMREAD_COLOR)
-        if image is None:
-            raise CheckError(f"ImageFromFile: {path} is missing, or cannot be read as an image")
+        image = read_image(path, is_gray=self.channel == 1)
         if self.resize is not None:
             image = cv2.resize(image, tuple(self.resize[::-1]))
         # OpenCV reads BGR.
         return image[:, :, np.newaxis] if image.ndim == 2 else cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
+
+
+def read_image(path: str, is_gray: bool = False) -> np.ndarray:
+    """Read an image as a uint8 array of shape [height, width, 3] in BGR, or [height, width] with `is_gray`.
+
+    Raises:
+        ImportError: OpenCV is missing.
+        InputError: the file is missing, or not an image; the message names it.
+    """
+    image: np.ndarray | None = cv2.imread(path, cv2.IMREAD_GRAYSCALE if is_gray else cv2.IMREAD_COLOR)
+    if image is None:
+        raise CheckError(f"{path} cannot be read as an image: it may be damaged or missing")
+    return image
 
 
 class _Augmenting(MapData):
@@ -97,11 +108,7 @@ class _Augmenting(MapData):
         except Exception:  # the user asked for it
             self._failures += 1
             if self._failures < 10 or self._failures % 100 == 0:
-                logger.exception(
-                    "%s: %d datapoints could not be augmented so far, and were left out; the last one",
-                    type(self).__name__,
-                    self._failures,
-                )
+                logger.exception("%s dropped %d datapoints so far; the last one", type(self).__name__, self._failures)
             return None
 
     def _image(self, image: Any) -> Any:

@@ -44,10 +44,8 @@ def send_dataflow_zmq(df: Any, addr: str, hwm: int = 50, format: str | None = No
             "for TensorFlow 1 only: send with format=None, and train with QueueInput(RemoteDataZMQ(...))"
         )
     context = zmq.Context()
-    socket = context.socket(zmq.PUSH)
-    socket.set_hwm(hwm)
     try:
-        _open(socket, addr, bind, "send_dataflow_zmq")
+        socket = _socket(context, zmq.PUSH, addr, hwm, bind)
         reset_state(df)
         logger.info("Sending a data flow to %s ...", addr)
         while True:
@@ -97,16 +95,12 @@ class RemoteDataZMQ(DataFlow):
     def __iter__(self) -> Iterator[Any]:
         context = zmq.Context()
         try:
-            sockets = {}
+            poller, sockets = zmq.Poller(), {}
             for number, address in enumerate((self._addr1, self._addr2), 1):
                 if address:
-                    socket = context.socket(zmq.PULL)
-                    socket.set_hwm(self._hwm)
-                    _open(socket, address, self._bind, "RemoteDataZMQ")
+                    socket = _socket(context, zmq.PULL, address, self._hwm, self._bind)
+                    poller.register(socket, zmq.POLLIN)
                     sockets[socket] = number
-            poller = zmq.Poller()
-            for socket in sockets:
-                poller.register(socket, zmq.POLLIN)
             while True:
                 for socket, _ in poller.poll():
                     received = socket.recv(copy=False).bytes
@@ -129,8 +123,11 @@ def _datapoint(received: bytes) -> Any:
         ) from error
 
 
-def _open(socket: Any, address: str, bind: bool, owner: str) -> None:
+def _socket(context: Any, kind: int, address: str, hwm: int, bind: bool) -> Any:
+    socket = context.socket(kind)
+    socket.set_hwm(hwm)
     try:
         (socket.bind if bind else socket.connect)(address)
     except zmq.ZMQError as error:
-        raise ConfigError(f"{owner}: the address {address} cannot be used: {error}") from error
+        raise ConfigError(f"the address {address} cannot be used: {error}") from error
+    return socket

@@ -54,12 +54,12 @@ class LMDBSerializer:
         """
         lmdb = optional_library("lmdb", "LMDBSerializer")
         with (
-            written_atomically(os.fspath(path), "LMDBSerializer") as partial,
+            written_atomically(path, "LMDBSerializer") as partial,
             lmdb.open(partial, subdir=False, lock=False, map_size=_FIRST_SIZE, sync=False) as environment,
         ):
             held: list[tuple[bytes, bytes]] = []
             keys: list[bytes] = []
-            for datapoint in datapoints_with_progress(df, os.fspath(path), "LMDBSerializer"):
+            for datapoint in datapoints_with_progress(df, path, "LMDBSerializer"):
                 keys.append(b"%08d" % len(keys))
                 held.append((keys[-1], dumps(datapoint)))
                 if len(held) >= write_frequency:
@@ -97,11 +97,11 @@ class NumpySerializer:
         Raises:
             ConfigError: `path` exists.
         """
-        points = list(datapoints_with_progress(df, os.fspath(path), "NumpySerializer"))
+        points = list(datapoints_with_progress(df, path, "NumpySerializer"))
         buffer = np.empty(len(points), object)
         for number, point in enumerate(points):
             buffer[number] = point
-        with written_atomically(os.fspath(path), "NumpySerializer") as partial, open(partial, "wb") as file:
+        with written_atomically(path, "NumpySerializer") as partial, open(partial, "wb") as file:
             np.savez_compressed(file, buffer=buffer)
 
     @staticmethod
@@ -139,11 +139,8 @@ class TFRecordSerializer:
         """
         import tensorflow as tf
 
-        with (
-            written_atomically(os.fspath(path), "TFRecordSerializer") as partial,
-            tf.io.TFRecordWriter(partial) as writer,
-        ):
-            for datapoint in datapoints_with_progress(df, os.fspath(path), "TFRecordSerializer"):
+        with written_atomically(path, "TFRecordSerializer") as partial, tf.io.TFRecordWriter(partial) as writer:
+            for datapoint in datapoints_with_progress(df, path, "TFRecordSerializer"):
                 writer.write(dumps(datapoint))
 
     @staticmethod
@@ -198,12 +195,12 @@ class HDF5Serializer:
                 together.
         """
         h5py = optional_library("h5py", "HDF5Serializer")
-        points = list(datapoints_with_progress(df, os.fspath(path), "HDF5Serializer"))
+        points = list(datapoints_with_progress(df, path, "HDF5Serializer"))
         if not points or any(len(point) != len(data_paths) for point in points):
             raise CheckError(
                 f"HDF5Serializer: expected datapoints of {len(data_paths)} components, as in {data_paths=}"
             )
-        with written_atomically(os.fspath(path), "HDF5Serializer") as partial, h5py.File(partial, "w") as file:
+        with written_atomically(path, "HDF5Serializer") as partial, h5py.File(partial, "w") as file:
             for name, column in zip(data_paths, zip(*points, strict=True), strict=True):
                 try:
                     file[name] = np.stack(column)

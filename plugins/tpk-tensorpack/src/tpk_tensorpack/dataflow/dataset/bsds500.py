@@ -7,7 +7,8 @@ import os
 import numpy as np
 
 from tpk.checks import check_one_of
-from tpk_tensorpack.dataflow.dataset.published import extract, read_image, reading, require
+from tpk_tensorpack.dataflow.dataset.published import extract, reading, require
+from tpk_tensorpack.dataflow.image import read_image
 from tpk_tensorpack.dataflow.raw import ArrayRows
 from tpk_tensorpack.missing import optional_library
 from tpk_tensorpack.utils.fs import get_dataset_path

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from tpk.checks import check_one_of
-from tpk_tensorpack.dataflow.dataset.published import LabelledImages, extract, read_image, reading, require
+from tpk_tensorpack.dataflow.dataset.published import LabelledImages, extract, reading, require
+from tpk_tensorpack.dataflow.image import read_image
 from tpk_tensorpack.dataflow.raw import DataFromList
 from tpk_tensorpack.utils import logger
 from tpk_tensorpack.utils.fs import get_dataset_path

@@ -8,14 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-
+from tpk_tensorpack.dataflow.image import read_image
 from tpk_tensorpack.dataflow.raw import DataFromList
-from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.utils import logger
-from tpk_tensorpack.utils.opencv import cv2
 
-__all__ = ["LabelledImages", "extract", "read_image", "reading", "require"]
+__all__ = ["LabelledImages", "extract", "reading", "require"]
 
 
 class LabelledImages(DataFromList):
@@ -84,16 +81,3 @@ def extract(archive: str, source: str) -> None:
         # Early releases of Python 3.10 and 3.11 lack the filter.
         files.extraction_filter = getattr(tarfile, "data_filter", None)
         files.extractall(os.path.dirname(archive))
-
-
-def read_image(path: str) -> np.ndarray:
-    """Read an image as an array of shape [height, width, 3] in BGR, uint8; a gray image gets three equal channels.
-
-    Raises:
-        ImportError: OpenCV is missing.
-        ValueError: the file is missing, or not an image; the message names it.
-    """
-    image: np.ndarray | None = cv2.imread(path, cv2.IMREAD_COLOR)
-    if image is None:
-        raise CheckError(f"{path} cannot be read as an image: it may be damaged or missing")
-    return image

@@ -126,6 +126,17 @@ def test_a_compiled_loop_computes_the_same(data, tmp_path):
         np.testing.assert_allclose(many.values[name], value, rtol=1e-3, atol=1e-4, err_msg=name)
 
 
+@pytest.mark.tf2_only("XLA does not compile reference variables")
+def test_a_compiled_loop_runs_where_its_variables_are(tmp_path):
+    """The sums of the epoch's means are on the first CPU, as on a host with GPUs, where the variables are on a GPU."""
+    strategy = tpk.use("replicated", devices="/cpu:1")
+    alone, _ = train(1, strategy, run_dir=tmp_path / "1")
+    many, trainer = train(8, tpk.SingleCostTrainer(strategy, xla=True), run_dir=tmp_path / "8")
+    assert {v.device for v in trainer.graph.get_collection("trainable_variables")} == {"/device:CPU:1"}
+    for name, value in alone.values.items():
+        np.testing.assert_allclose(many.values[name], value, rtol=1e-3, atol=1e-4, err_msg=name)
+
+
 class Branches(Model):
     """Branches and loops in each other, and draws within them."""
 

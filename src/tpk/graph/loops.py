@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ import attrs
 import tensorflow as tf
 
 from tpk.errors import ConfigError
+from tpk.graph.devices import physical_of_logical_gpus
 from tpk.graph.steps import get_global_step_var, ops_from
 from tpk.tf_internals import (
     build_loop,
@@ -27,6 +29,9 @@ from tpk.tf_internals import (
     replace_input,
     set_device,
 )
+
+_Place = tuple[str, int]
+"""Type and index of a device."""
 
 _CONTROL_FLOW_OPS = ("Enter", "Exit", "LoopCond", "Merge", "NextIteration", "Switch", "Ref")
 _BACK_EDGE_OPS = frozenset({"NextIteration", "RefNextIteration"})
@@ -278,7 +283,8 @@ def _run(parts: _Parts, times: Any, stacked: Sequence[Any]) -> Any:
     """Return the op that runs `times` steps on the stacked data."""
     start = parts.global_step.read_value()
     compute = tf.function(lambda *values: _compute(parts, *values), jit_compile=True, autograph=False)
-    end, *kept = compute(times, start, *stacked)
+    with tf.device(parts.device):
+        end, *kept = compute(times, start, *stacked)
     with tf.control_dependencies([end]):
         done = parts.global_step.assign_add(tf.cast(times, tf.int64), read_value=False)
     if not parts.after:
@@ -294,6 +300,7 @@ class _Parts:
     Attributes:
         ops: the ops of a step.
         given: the tensors that are fed, by name.
+        device: the device of the compiled loop; None if no variable has one.
         global_step: the variable that counts the steps. Inside the loop it is a number instead of a variable.
         inside: the compiled ops, in order, including their inputs that are not gathered.
         outside: the ops that compute the gathered data, in order.
@@ -316,12 +323,17 @@ class _Parts:
         self._check_counts()
         moving = [op for op in moving if op not in self._counts]
         _load_kernels()
-        self.outside, self.inside, self.after = _split(moving, feeds)
+        self.device, place = _most_common_device(moving)
+        self.outside, self.inside, self.after = _split(moving, feeds, place)
         self.boundary = self._made_in(self.outside, [*self.inside, *self.after])
         self.kept = self._made_in(self.inside, self.after)
         # XLA needs to see constants, and ops that compute shapes.
         compiled = set(self.inside) | {
-            op for op in fixed if not makes_handle(op) and not op.type.startswith(("Placeholder", *_RANDOM_OPS))
+            op
+            for op in fixed
+            if not makes_handle(op)
+            and not op.type.startswith(("Placeholder", *_RANDOM_OPS))
+            and not _uses_variables_elsewhere(op, place)
         }
         self.inside = [op for op in ordered if op in compiled]
 
@@ -368,8 +380,32 @@ class _Parts:
                 )
 
 
-def _split(moving: Sequence[Any], feeds: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+def _most_common_device(ops: Iterable[Any]) -> tuple[str | None, _Place]:
+    """Return the device of most variables that ops use: as the variables name it, and as it is."""
+    variables = [handle for op in ops for handle in _handles(op) if handle.type == "VarHandleOp"]
+    found = Counter((handle.device or None, _place(handle)) for handle in variables)
+    return found.most_common(1)[0][0] if found else (None, ("CPU", 0))
+
+
+def _place(variable: Any) -> _Place:
+    """Return the type and the index of the device of a variable, given the op that holds its handle."""
+    device = tf.DeviceSpec.from_string(variable.device)
+    # TensorFlow has no GPU kernels for variables of int32.
+    prefers_gpu = physical_of_logical_gpus() and variable.get_attr("dtype") != tf.int32
+    return device.device_type or ("GPU" if prefers_gpu else "CPU"), device.device_index or 0
+
+
+def _uses_variables_elsewhere(op: Any, place: _Place) -> bool:
+    return any(handle.type == "VarHandleOp" and _place(handle) != place for handle in _handles(op))
+
+
+def _split(moving: Sequence[Any], feeds: Sequence[Any], place: _Place) -> tuple[list[Any], list[Any], list[Any]]:
     """Split the ops that can change from step to step into those before, inside and after the compiled loop.
+
+    Args:
+        moving: the ops.
+        feeds: tensors that are fed.
+        place: the device of the compiled loop.
 
     Raises:
         ConfigError: if an update depends on an op that XLA must not compile.
@@ -378,9 +414,14 @@ def _split(moving: Sequence[Any], feeds: Sequence[Any]) -> tuple[list[Any], list
     def depends_on(op: Any, changed: set[Any]) -> bool:
         return not changed.isdisjoint(_all_handles(ops_in_order([op], feeds)))
 
+    def obstacle(op: Any) -> tuple[Any, str] | None:
+        if _uses_variables_elsewhere(op, place):
+            return op, "has a variable on another device: let TensorFlow place it"
+        return _obstacle(op)
+
     changed = _changed_by(moving)
     drawn = [op for op in moving if op.type.startswith(_RANDOM_OPS) and not depends_on(op, changed)]
-    uncompiled = [op for op in moving if _obstacle(op)]
+    uncompiled = [op for op in moving if obstacle(op)]
     before = uncompiled
     while True:
         needed = set(ops_in_order([*before, *drawn], feeds))
@@ -398,7 +439,7 @@ def _split(moving: Sequence[Any], feeds: Sequence[Any]) -> tuple[list[Any], list
     used = _all_handles(inside)
     for op in following:
         for handle in used.intersection(_handles(op)):
-            culprit, reason = _obstacle(after[op]) or (op, "")
+            culprit, reason = obstacle(after[op]) or (op, "")
             raise ConfigError(
                 f"xla=True with steps_per_run: {culprit.name!r} ({culprit.type}) is needed for what a step does "
                 f"with the variable {handle.name!r}, and {reason}, or leave one of the two options out."

@@ -103,8 +103,7 @@ class ImageAugmentor(Described):
 
     def augment(self, img: Array) -> Array:
         """Return the image, randomly transformed."""
-        image: Array = self.get_transform(img).apply_image(img)
-        return image
+        return self.get_transform(img).apply_image(img)
 
     @deprecated("Use get_transform instead", max_num_warnings=1)
     def augment_return_params(self, d: Array) -> tuple[Array, Any]:
@@ -115,14 +114,12 @@ class ImageAugmentor(Described):
     @deprecated("Use apply_image of a transform instead", max_num_warnings=1)
     def augment_with_params(self, d: Array, param: Any) -> Array:
         """Return the image, transformed with the result of `augment_return_params`."""
-        image: Array = param.apply_image(d)
-        return image
+        return param.apply_image(d)
 
     @deprecated("Use apply_coords of a transform instead", max_num_warnings=1)
     def augment_coords(self, coords: Array, param: Any) -> Array:
         """Return the coordinates, transformed with the result of `augment_return_params`."""
-        mapped: Array = param.apply_coords(coords)
-        return mapped
+        return param.apply_coords(coords)
 
 
 Augmentor = ImageAugmentor

@@ -35,8 +35,7 @@ class GaussianMap:
         """
         height, width = self.shape[:2]
         y, x = np.arange(height) / height - anchor[0], np.arange(width) / width - anchor[1]
-        weights: Array = np.exp(-(y[:, np.newaxis] ** 2 + x**2) / self.sigma).astype(np.float32)
-        return weights
+        return np.exp(-(y[:, np.newaxis] ** 2 + x**2) / self.sigma).astype(np.float32)
 
 
 def np_sample(img: Array, coords: Array) -> Array:
@@ -54,8 +53,7 @@ def np_sample(img: Array, coords: Array) -> Array:
     y, x = part[..., 0, :], part[..., 1, :]
     upper = img[low[..., 0], low[..., 1]] * (1 - x) + img[low[..., 0], high[..., 1]] * x
     lower = img[high[..., 0], low[..., 1]] * (1 - x) + img[high[..., 0], high[..., 1]] * x
-    sampled: Array = upper * (1 - y) + lower * y
-    return sampled
+    return upper * (1 - y) + lower * y
 
 
 class GaussianDeform(ImageAugmentor):

@@ -27,8 +27,7 @@ class IAATransform(Transform):
 
     def apply_image(self, img: Array) -> Array:
         """Augment an image."""
-        image: Array = self.aug.augment_image(img)
-        return image
+        return self.aug.augment_image(img)
 
     def apply_coords(self, coords: Array) -> Array:
         """Augment coordinates, as accurately as imgaug does."""
@@ -77,8 +76,7 @@ class AlbumentationsTransform(Transform):
 
     def apply_image(self, img: Array) -> Array:
         """Augment an image."""
-        image: Array = self.aug.apply(img, **self.param)
-        return image
+        return self.aug.apply(img, **self.param)
 
 
 class Albumentations(ImageAugmentor):

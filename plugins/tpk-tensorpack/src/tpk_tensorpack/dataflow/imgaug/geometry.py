@@ -216,5 +216,4 @@ def _draw_angle(augmentor: Any) -> float:
 
 def _rotation(center: Any, degrees: float, scale: float = 1.0) -> Array:
     x, y = center
-    mat: Array = cv2.getRotationMatrix2D((float(x), float(y)), float(degrees), float(scale))
-    return mat
+    return cv2.getRotationMatrix2D((float(x), float(y)), float(degrees), float(scale))

@@ -47,8 +47,7 @@ class Hue(PhotometricAugmentor):
         # OpenCV's hues range to 180 for uint8, and to 360 otherwise.
         turn = 180 if hsv.dtype == np.uint8 else 360
         hsv[..., 0] = (hsv[..., 0] + hue * (turn / 180)) % turn
-        turned: Array = cv2.cvtColor(hsv, HSV2RGB if self.rgb else HSV2BGR)
-        return turned
+        return cv2.cvtColor(hsv, HSV2RGB if self.rgb else HSV2BGR)
 
 
 class Brightness(PhotometricAugmentor):
@@ -142,8 +141,7 @@ class MeanVarianceNormalize(PhotometricAugmentor):
         axes = None if self.all_channel else (0, 1)
         mean, std = np.mean(values, axis=axes, keepdims=True), np.std(values, axis=axes, keepdims=True)
         least = 1 / np.sqrt(np.prod(img.shape if self.all_channel else img.shape[:2]))
-        normalized: Array = ((values - mean) / np.maximum(std, least)).astype(np.float32)
-        return normalized
+        return ((values - mean) / np.maximum(std, least)).astype(np.float32)
 
 
 class MinMaxNormalize(PhotometricAugmentor):
@@ -162,8 +160,7 @@ class MinMaxNormalize(PhotometricAugmentor):
         values = img.astype(np.float32)
         axes = None if self.all_channel else (0, 1)
         least, largest = np.min(values, axis=axes, keepdims=True), np.max(values, axis=axes, keepdims=True)
-        scaled: Array = (self.max - self.min) * (values - least) / (largest - least) + self.min
-        return scaled
+        return (self.max - self.min) * (values - least) / (largest - least) + self.min
 
 
 class GaussianBlur(PhotometricAugmentor):

@@ -180,8 +180,7 @@ class WarpAffineTransform(Transform):
 
     def apply_coords(self, coords: Array) -> Array:
         """Transform coordinates."""
-        mapped: Array = coords @ self.mat[:, :2].T + self.mat[:, 2]
-        return mapped
+        return coords @ self.mat[:, :2].T + self.mat[:, 2]
 
 
 class FlipTransform(Transform):
@@ -332,8 +331,7 @@ class LazyTransform(BaseTransform):
         """Transform an image; the first image determines the transform."""
         if self._transform is None:
             self._transform = self.get_transform(img)
-        image: Array = self._transform.apply_image(img)
-        return image
+        return self._transform.apply_image(img)
 
     def _apply(self, x: Any, meth: str) -> Any:
         if self._transform is None:

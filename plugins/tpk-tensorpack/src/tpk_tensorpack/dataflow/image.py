@@ -10,7 +10,7 @@ import numpy as np
 
 from tpk_tensorpack.dataflow.base import RNGDataFlow
 from tpk_tensorpack.dataflow.common import MapData, MapDataComponent
-from tpk_tensorpack.dataflow.imgaug.base import AugmentorList, check_augmentors
+from tpk_tensorpack.dataflow.imgaug.base import AugmentorList
 from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.utils import logger
 from tpk_tensorpack.utils.argtools import shape2d
@@ -85,10 +85,7 @@ class _Augmenting(MapData):
     """Base class of flows that augment images; resets their augmentors."""
 
     def __init__(self, ds: Iterable[Any], augmentors: Any, copy: bool, catch_exceptions: bool, *options: Any) -> None:
-        if not isinstance(augmentors, AugmentorList):
-            check_augmentors(type(self).__name__, augmentors)
-            augmentors = AugmentorList(augmentors)
-        self.augs = augmentors
+        self.augs = augmentors if isinstance(augmentors, AugmentorList) else AugmentorList(augmentors)
         self._copy = copy
         self._failures = 0
         super().__init__(ds, self._augment_or_skip if catch_exceptions else self._aug_mapper, *options)

@@ -24,7 +24,7 @@ __all__ = [
 Function = Callable[[Any], Any]
 
 
-class _Mapping:
+class _ParallelMap:
     """First base class of the maps: they keep the length of the given data flow, and are infinite unless `strict`."""
 
     def __init__(
@@ -46,7 +46,7 @@ class _Mapping:
         return self._mapped
 
 
-class MultiThreadMapData(_Mapping, tpk.dataflow.MultiThreadMapData, ProxyDataFlow):
+class MultiThreadMapData(_ParallelMap, tpk.dataflow.MultiThreadMapData, ProxyDataFlow):
     """`MapData` with a function that runs in threads; the order of datapoints is preserved.
 
     Args:
@@ -77,7 +77,7 @@ class MultiThreadMapData(_Mapping, tpk.dataflow.MultiThreadMapData, ProxyDataFlo
 ThreadedMapData = MultiThreadMapData
 
 
-class MultiProcessMapData(_Mapping, tpk.dataflow.MultiProcessMapData, ProxyDataFlow):
+class MultiProcessMapData(_ParallelMap, tpk.dataflow.MultiProcessMapData, ProxyDataFlow):
     """`MapData` with a function that runs in worker processes; the order of datapoints is preserved.
 
     Datapoints are passed through shared memory; the workers are fresh processes.
@@ -110,7 +110,7 @@ class MultiProcessMapData(_Mapping, tpk.dataflow.MultiProcessMapData, ProxyDataF
 MultiProcessMapDataZMQ = MultiProcessMapData
 
 
-class MultiProcessMapAndBatchData(_Mapping, tpk.dataflow.MultiProcessMapData, ProxyDataFlow):
+class MultiProcessMapAndBatchData(_ParallelMap, tpk.dataflow.MultiProcessMapData, ProxyDataFlow):
     """Apply a function to each datapoint and batch the results, both in worker processes.
 
     An iteration is infinite: it continues into the next pass over the data flow.

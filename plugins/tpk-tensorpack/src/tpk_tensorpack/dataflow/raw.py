@@ -101,9 +101,6 @@ class DataFromQueue(tpk.dataflow.DataFromQueue, DataFlow):
         queue: an object with ``get(timeout=...)``.
     """
 
-    def __init__(self, queue: Any) -> None:
-        super().__init__(queue)
-
 
 class DataFromGenerator(tpk.dataflow.DataFromGenerator, DataFlow):
     """Datapoints from a generator function or an iterable; see `tpk.dataflow.DataFromGenerator`.
@@ -122,6 +119,3 @@ class DataFromIterable(tpk.dataflow.DataFromIterable, DataFlow):
     Args:
         iterable: an iterable of datapoints.
     """
-
-    def __init__(self, iterable: Iterable[Any]) -> None:
-        super().__init__(iterable)

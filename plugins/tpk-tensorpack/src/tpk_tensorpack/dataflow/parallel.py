@@ -102,15 +102,18 @@ class WholeFlowRunner:
 
 
 class _Whole(tpk.dataflow.RepeatedData):
-    """The whole flow, repeated forever in a worker process with that worker's random numbers."""
+    """The whole flow, repeated forever in a worker process with that worker's random numbers and GPU, if any."""
 
-    def __init__(self, ds: Iterable[Any], index: int, seed: int) -> None:
+    def __init__(self, ds: Iterable[Any], index: int, seed: int, gpu: int | None = None) -> None:
         super().__init__(ds, -1)
+        self.gpu = gpu
         fixed = fixed_rng_seed()
         self.fixed_seed = None if fixed is None else fixed + index
         self.seeds = [seed, index]
 
     def reset_state(self) -> None:
+        if self.gpu is not None:
+            os.environ["CUDA_VISIBLE_DEVICES"] = str(self.gpu)
         if self.fixed_seed is not None:
             fix_rng_seed(self.fixed_seed)
         else:
@@ -161,17 +164,7 @@ class PrefetchOnGPUs(MultiProcessRunnerZMQ):
         self.gpus = list(gpus)
 
     def _share(self, index: int) -> Iterable[Any]:
-        return _OnGPU(self.flow, index, self.seed, self.gpus[index])
-
-
-class _OnGPU(_Whole):
-    def __init__(self, ds: Iterable[Any], index: int, seed: int, gpu: int) -> None:
-        super().__init__(ds, index, seed)
-        self.gpu = gpu
-
-    def reset_state(self) -> None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = str(self.gpu)
-        super().reset_state()
+        return _Whole(self.ds, index, self.seed, self.gpus[index])
 
 
 class MultiThreadRunner(WholeFlowRunner, tpk.dataflow.MultiThreadRunner, ProxyDataFlow):

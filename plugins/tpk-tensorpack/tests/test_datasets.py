@@ -110,7 +110,7 @@ def test_means_of_cifar_are_those_of_its_images(root):
     np.testing.assert_allclose(df.get_per_pixel_mean(("test",)), images["test"].mean(0), rtol=1e-6)
     np.testing.assert_allclose(df.get_per_channel_mean(("train",)), images["train"].mean((0, 1, 2)), rtol=1e-6)
     assert df.get_label_names()[:2] == ["airplane", "automobile"]
-    with pytest.raises(ValueError, match="Cifar10: name must be one of 'train', 'test', not 'val'"):
+    with pytest.raises(ValueError, match="Cifar10: expected one of 'train', 'test', not 'val'"):
         df.get_per_pixel_mean(("val",))
 
 
@@ -156,9 +156,9 @@ def test_the_lists_of_imagenet(root):
     assert meta.get_image_list("train")[2] == ("n01440771/n01440771_3.JPEG", 7)
     assert meta.get_image_list("val")[0] == ("ILSVRC2012_val_00000001.JPEG", 7)
     assert meta.get_image_list("val", "train")[0] == ("n01440771/ILSVRC2012_val_00000001.JPEG", 7)
-    with pytest.raises(ValueError, match="ILSVRCMeta: name must be one of 'train', 'val', 'test', not 'foo'"):
+    with pytest.raises(ValueError, match="ILSVRCMeta: expected one of 'train', 'val', 'test', not 'foo'"):
         meta.get_image_list("foo")
-    with pytest.raises(ValueError, match="ILSVRCMeta: dir_structure must be one of 'original', 'train', not 'val'"):
+    with pytest.raises(ValueError, match="ILSVRCMeta: expected one of 'original', 'train', not 'val'"):
         meta.get_image_list("val", "val")
 
 
@@ -247,12 +247,12 @@ def test_without_its_files_a_data_set_says_what_to_get_and_writes_nothing(empty,
     ],
 )
 def test_a_part_that_a_data_set_does_not_have_is_an_error(make):
-    with pytest.raises(ValueError, match=r"must be one of 'train', .*, not 'training'"):
+    with pytest.raises(ValueError, match=r"expected one of 'train', .*, not 'training'"):
         make("training")
 
 
 def test_cifar_has_ten_or_a_hundred_classes():
-    with pytest.raises(ValueError, match="CifarBase: cifar_classnum must be one of 10, 100, not 20"):
+    with pytest.raises(ValueError, match="CifarBase: expected one of 10, 100, not 20"):
         dataset.CifarBase("train", cifar_classnum=20)
 
 

@@ -6,8 +6,7 @@ import os
 
 import numpy as np
 
-from tpk.checks import check_one_of
-from tpk_tensorpack.dataflow.dataset.published import extract, reading, require
+from tpk_tensorpack.dataflow.dataset.published import check_choice, extract, reading, require
 from tpk_tensorpack.dataflow.image import read_image
 from tpk_tensorpack.dataflow.raw import ArrayRows
 from tpk_tensorpack.missing import optional_library
@@ -42,7 +41,7 @@ class BSDS500(ArrayRows):
     """
 
     def __init__(self, name: str, data_dir: str | None = None, shuffle: bool = True) -> None:
-        check_one_of(self, ("train", "test", "val"), name=name)
+        check_choice(self, name, ("train", "test", "val"))
         directory = get_dataset_path("bsds500_data") if data_dir is None else data_dir
         if not os.path.isdir(os.path.join(directory, "BSR")):
             extract(os.path.join(directory, "BSR_bsds500.tgz"), _URL)

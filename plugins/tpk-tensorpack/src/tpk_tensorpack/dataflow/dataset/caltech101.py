@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 
-from tpk.checks import check_one_of
-from tpk_tensorpack.dataflow.dataset.published import reading
+from tpk_tensorpack.dataflow.dataset.published import check_choice, reading
 from tpk_tensorpack.dataflow.raw import ArrayRows
 from tpk_tensorpack.missing import optional_library
 from tpk_tensorpack.utils.fs import get_dataset_path
@@ -37,7 +36,7 @@ class Caltech101Silhouettes(ArrayRows):
     _SOURCE_URL = "https://people.cs.umass.edu/~marlin/data/"
 
     def __init__(self, name: str, shuffle: bool = True, dir: str | None = None) -> None:
-        check_one_of(self, ("train", "test", "val"), name=name)
+        check_choice(self, name, ("train", "test", "val"))
         self.name = name
         directory = get_dataset_path(self._DIR_NAME) if dir is None else dir
         path = os.path.join(directory, "caltech101_silhouettes_28_split1.mat")

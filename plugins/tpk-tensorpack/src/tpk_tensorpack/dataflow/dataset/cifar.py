@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tpk.checks import check_one_of
-from tpk_tensorpack.dataflow.dataset.published import extract, reading
+from tpk_tensorpack.dataflow.dataset.published import check_choice, extract, reading
 from tpk_tensorpack.dataflow.raw import DataFromList
 from tpk_tensorpack.utils import logger
 from tpk_tensorpack.utils.fs import get_dataset_path
@@ -50,8 +49,8 @@ class CifarBase(DataFromList):
     def __init__(
         self, train_or_test: str, shuffle: bool | None = None, dir: str | None = None, cifar_classnum: int = 10
     ) -> None:
-        check_one_of(self, ("train", "test"), train_or_test=train_or_test)
-        check_one_of(self, (10, 100), cifar_classnum=cifar_classnum)
+        check_choice(self, train_or_test, ("train", "test"))
+        check_choice(self, cifar_classnum, (10, 100))
         self.train_or_test = train_or_test
         self.cifar_classnum = cifar_classnum
         self.dir = get_dataset_path(f"cifar{cifar_classnum}_data") if dir is None else dir
@@ -87,7 +86,7 @@ class CifarBase(DataFromList):
 
     def _mean(self, names: Sequence[str], axis: int | tuple[int, ...]) -> np.ndarray:
         for name in names:
-            check_one_of(self, ("train", "test"), name=name)
+            check_choice(self, name, ("train", "test"))
         images, _ = self._images_and_labels(names)
         # Summing 60,000 float32 values would lose precision, and a float64 copy of all images takes more than a
         # gigabyte.

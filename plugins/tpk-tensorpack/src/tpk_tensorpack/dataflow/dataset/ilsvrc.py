@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tpk.checks import check_one_of
-from tpk_tensorpack.dataflow.dataset.published import LabelledImages, extract, reading, require
+from tpk_tensorpack.dataflow.dataset.published import LabelledImages, check_choice, extract, reading, require
 from tpk_tensorpack.dataflow.image import read_image
 from tpk_tensorpack.dataflow.raw import DataFromList
 from tpk_tensorpack.utils import logger
@@ -60,8 +59,8 @@ class ILSVRCMeta:
             name: ``"train"``, ``"val"`` or ``"test"``; the labels of ``"test"`` are unknown and given as 0.
             dir_structure: ``"original"``, or ``"train"`` for one directory per class in every split.
         """
-        check_one_of(self, ("train", "val", "test"), name=name)
-        check_one_of(self, ("original", "train"), dir_structure=dir_structure)
+        check_choice(self, name, ("train", "val", "test"))
+        check_choice(self, dir_structure, ("original", "train"))
         synsets = self.get_synset_1000()
         found = []
         with reading(os.path.join(self.dir, f"{name}.txt"), _META_URL):
@@ -120,7 +119,7 @@ class ILSVRC12Files(DataFromList):
         shuffle: bool | None = None,
         dir_structure: str | None = None,
     ) -> None:
-        check_one_of(self, ("train", "val", "test"), name=name)
+        check_choice(self, name, ("train", "val", "test"))
         self.name = name
         self.full_dir = require(os.path.join(os.path.expanduser(dir), name), _URL)
         if name == "train":
@@ -206,7 +205,7 @@ class TinyImageNet(LabelledImages):
     """
 
     def __init__(self, dir: str, name: str, shuffle: bool | None = None) -> None:
-        check_one_of(self, ("train", "val"), name=name)
+        check_choice(self, name, ("train", "val"))
         directory = os.path.expanduser(dir)
         self.full_dir = os.path.join(directory, name)
         with open(require(os.path.join(directory, "wnids.txt"), _TINY_URL)) as file:

@@ -7,8 +7,7 @@ import os
 
 import numpy as np
 
-from tpk.checks import check_one_of
-from tpk_tensorpack.dataflow.dataset.published import reading
+from tpk_tensorpack.dataflow.dataset.published import check_choice, reading
 from tpk_tensorpack.dataflow.raw import ArrayRows
 from tpk_tensorpack.utils.fs import get_dataset_path
 
@@ -44,7 +43,7 @@ class Mnist(ArrayRows):
     _SOURCE_URL = "http://yann.lecun.com/exdb/mnist/"
 
     def __init__(self, train_or_test: str, shuffle: bool = True, dir: str | None = None) -> None:
-        check_one_of(self, ("train", "test"), train_or_test=train_or_test)
+        check_choice(self, train_or_test, ("train", "test"))
         self.train_or_test = train_or_test
         directory = get_dataset_path(self._DIR_NAME) if dir is None else dir
         prefix = "train" if train_or_test == "train" else "t10k"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 
-from tpk.checks import check_one_of
-from tpk_tensorpack.dataflow.dataset.published import LabelledImages, reading
+from tpk_tensorpack.dataflow.dataset.published import LabelledImages, check_choice, reading
 from tpk_tensorpack.utils import logger
 
 __all__ = ["Places365Standard"]
@@ -31,7 +30,7 @@ class Places365Standard(LabelledImages):
     """
 
     def __init__(self, dir: str, name: str, shuffle: bool | None = None) -> None:
-        check_one_of(self, ("train", "val"), name=name)
+        check_choice(self, name, ("train", "val"))
         directory = os.path.expanduser(dir)
         self.name = name
         path = os.path.join(directory, f"{name}.txt")

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from tpk_tensorpack.dataflow.image import read_image
 from tpk_tensorpack.dataflow.raw import DataFromList
+from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.utils import logger
 
-__all__ = ["LabelledImages", "extract", "reading", "require"]
+__all__ = ["LabelledImages", "check_choice", "extract", "reading", "require"]
 
 
 class LabelledImages(DataFromList):
@@ -30,6 +31,12 @@ class LabelledImages(DataFromList):
     def __iter__(self) -> Iterator[Any]:
         for path, label in super().__iter__():
             yield [read_image(path), label]
+
+
+def check_choice(owner: object, value: Any, choices: Sequence[Any]) -> None:
+    """Raise an error unless a value, such as the name of a split, is one of `choices`."""
+    if value not in choices:
+        raise CheckError(f"{type(owner).__name__}: expected one of {', '.join(map(repr, choices))}, not {value!r}")
 
 
 def require(path: str, source: str) -> str:

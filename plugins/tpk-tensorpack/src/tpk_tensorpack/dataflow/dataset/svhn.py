@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tpk.checks import check_one_of
-from tpk_tensorpack.dataflow.dataset.published import reading
+from tpk_tensorpack.dataflow.dataset.published import check_choice, reading
 from tpk_tensorpack.dataflow.raw import ArrayRows
 from tpk_tensorpack.missing import optional_library
 from tpk_tensorpack.utils import logger
@@ -42,7 +41,7 @@ class SVHNDigit(ArrayRows):
     _Cache: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
     def __init__(self, name: str, data_dir: str | None = None, shuffle: bool = True) -> None:
-        check_one_of(self, ("train", "test", "extra"), name=name)
+        check_choice(self, name, ("train", "test", "extra"))
         directory = get_dataset_path("svhn_data") if data_dir is None else data_dir
         path = os.path.join(directory, f"{name}_32x32.mat")
         if path not in self._Cache:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable as Function
-from contextlib import ExitStack
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from tpk.plugin import TrainerProtocol
 
 __all__ = ["Callback", "CallbackFactory", "ProxyCallback"]
-
-_SessionRunArgs = tf.compat.v1.train.SessionRunArgs
 
 
 class Callback(tpk.Callback):
@@ -67,8 +65,8 @@ class Callback(tpk.Callback):
         self._chief_only = bool(v)
         return self
 
-    def get_tensors_maybe_in_tower(self, names: list[str]) -> list[Any]:
-        """Return tensors by name, from the main training tower or else from the graph."""
+    def get_tensors_maybe_in_tower(self, names: list[Any]) -> list[Any]:
+        """Return tensors by name, from the main training tower or else from the graph; other items stay unchanged."""
         return [tpk.find_tensor(self.trainer, name) if isinstance(name, str) else name for name in names]
 
     def hook_implementations(self) -> dict[str, Function[..., Any]]:
@@ -100,9 +98,8 @@ class Callback(tpk.Callback):
     def setup_graph(self, trainer: TrainerProtocol) -> None:
         """Called before the graph is finalized."""
         self.graph = tf.compat.v1.get_default_graph()
-        with ExitStack() as scopes:
-            if self._is_underscored("setup_graph"):
-                scopes.enter_context(tf.name_scope(self.name_scope or type(self).__name__))
+        is_own = self._is_underscored("setup_graph")
+        with tf.name_scope(self.name_scope or type(self).__name__) if is_own else nullcontext():
             self._setup_graph()
 
     def _setup_graph(self) -> None:
@@ -125,9 +122,7 @@ class Callback(tpk.Callback):
     def before_run(self, run_context: Any) -> Any:
         """Called before each run of a step; returns additional fetches."""
         fetches = self._before_run(run_context)
-        if fetches is None or isinstance(fetches, _SessionRunArgs):
-            return fetches
-        return [self._fetch(each) for each in fetches] if isinstance(fetches, list) else fetches
+        return self.get_tensors_maybe_in_tower(fetches) if isinstance(fetches, list) else fetches
 
     def _before_run(self, ctx: Any) -> Any:
         return super().before_run(ctx)
@@ -174,11 +169,6 @@ class Callback(tpk.Callback):
 
     def _after_train(self) -> None:
         super().after_train(self.trainer)
-
-    def _fetch(self, fetch: Any) -> Any:
-        if not isinstance(fetch, str):
-            return fetch
-        return self.graph.as_graph_element(fetch if ":" in fetch else f"{fetch}:0")
 
 
 class ProxyCallback(tpk.ProxyCallback):

@@ -125,13 +125,9 @@ class JSONWriter(MonitorBase):
         moved = self.path.with_name(f"{self.FILENAME}.{datetime.now():%m%d-%H%M%S}")
         self.path.rename(moved)
         logger.warning(
-            "%s ends with epoch %d, but this training run begins with epoch %d; it was renamed %s. To continue, load "
-            "the checkpoint and pass starting_epoch=%d, or use AutoResumeTrainConfig.",
-            self.path,
-            last,
-            first,
-            moved.name,
-            last + 1,
+            f"{self.path} ends with epoch {last}, but this training run begins with epoch {first}; it was renamed "
+            f"{moved.name}. To continue, load the checkpoint and pass starting_epoch={last + 1}, or use "
+            "AutoResumeTrainConfig."
         )
         self._stats = []
 

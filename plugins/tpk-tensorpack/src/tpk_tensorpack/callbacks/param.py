@@ -130,12 +130,8 @@ class ScheduledHyperParamSetter(HyperParamSetter, tpk.ScheduledHyperParamSetter)
         current = self.get_current_value()
         if value is not None and current is not None and not np.isclose(value, current):
             logger.warning(
-                "According to scheduler %s, parameter %r should become %.7g at the current point. However its current "
-                "value is %.7g.",
-                type(self).__name__,
-                self.param.readable_name,
-                value,
-                current,
+                f"According to scheduler {type(self).__name__}, parameter {self.param.readable_name!r} should become "
+                f"{value:.7g} at the current point. However its current value is {current:.7g}."
             )
         return value if self._set_at_beginning else None
 

@@ -65,8 +65,6 @@ class LMDBData(RNGDataFlow):
     refills_arrays = False
 
     def __init__(self, lmdb_path: str, shuffle: bool = True, keys: Sequence[str] | str | None = None) -> None:
-        self._lmdb_path = lmdb_path
-        self._shuffle = shuffle
         self._file = _LMDBPairs(lmdb_path, type(self).__name__)
         self.keys = self._find_keys(keys) if shuffle else None
 
@@ -96,7 +94,7 @@ class LMDBData(RNGDataFlow):
         for key in self.keys:
             value = self._file.value(key)
             if value is None:
-                raise InputError(f"{type(self).__name__}: {self._lmdb_path} has no key {key!r}")
+                raise InputError(f"{type(self).__name__}: {self._file.path} has no key {key!r}")
             yield [key, value]
 
 

@@ -7,27 +7,15 @@ are below `tpk_tensorpack.utils.fs.get_dataset_path`, which the environment vari
 from __future__ import annotations
 
 from tpk_tensorpack.dataflow.base import RNGDataFlow
-from tpk_tensorpack.dataflow.dataset.bsds500 import BSDS500
-from tpk_tensorpack.dataflow.dataset.caltech101 import Caltech101Silhouettes
-from tpk_tensorpack.dataflow.dataset.cifar import Cifar10, Cifar100, CifarBase
-from tpk_tensorpack.dataflow.dataset.ilsvrc import ILSVRC12, ILSVRC12Files, ILSVRCMeta, TinyImageNet
-from tpk_tensorpack.dataflow.dataset.mnist import FashionMnist, Mnist
-from tpk_tensorpack.dataflow.dataset.places import Places365Standard
-from tpk_tensorpack.dataflow.dataset.svhn import SVHNDigit
+from tpk_tensorpack.dataflow.dataset import bsds500, caltech101, cifar, ilsvrc, mnist, places, svhn
+from tpk_tensorpack.dataflow.dataset.bsds500 import *
+from tpk_tensorpack.dataflow.dataset.caltech101 import *
+from tpk_tensorpack.dataflow.dataset.cifar import *
+from tpk_tensorpack.dataflow.dataset.ilsvrc import *
+from tpk_tensorpack.dataflow.dataset.mnist import *
+from tpk_tensorpack.dataflow.dataset.places import *
+from tpk_tensorpack.dataflow.dataset.svhn import *
 
-__all__ = [
-    "BSDS500",
-    "ILSVRC12",
-    "Caltech101Silhouettes",
-    "Cifar10",
-    "Cifar100",
-    "CifarBase",
-    "FashionMnist",
-    "ILSVRC12Files",
-    "ILSVRCMeta",
-    "Mnist",
-    "Places365Standard",
-    "RNGDataFlow",
-    "SVHNDigit",
-    "TinyImageNet",
-]
+_MODULES = (bsds500, caltech101, cifar, ilsvrc, mnist, places, svhn)
+
+__all__ = ["RNGDataFlow", *(name for module in _MODULES for name in module.__all__)]

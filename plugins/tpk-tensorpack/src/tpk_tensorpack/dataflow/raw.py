@@ -46,12 +46,20 @@ class ArrayRows(DataFromList):
         lengths = [len(array) for array in arrays]
         if len(set(lengths)) != 1:
             raise CheckError(f"{type(self).__name__}: expected arrays of equal length; these have {lengths} rows")
-        super().__init__(range(lengths[0]), shuffle)
+        super().__init__(_Rows(arrays), shuffle)  # type: ignore[arg-type]  # it has a length and `[]`
+
+
+class _Rows:
+    refills_arrays = False
+
+    def __init__(self, arrays: Sequence[Any]) -> None:
         self._arrays = arrays
 
-    def __iter__(self) -> Iterator[Any]:
-        for row in super().__iter__():
-            yield [array[row] for array in self._arrays]
+    def __len__(self) -> int:
+        return len(self._arrays[0])
+
+    def __getitem__(self, index: int) -> list[Any]:
+        return [array[index] for array in self._arrays]
 
 
 class FakeData(DrawsFromRandomState, tpk.dataflow.FakeData, RNGDataFlow):

@@ -49,8 +49,12 @@ class Trainer(tpk.Trainer):
 
     `global_step` counts the runs of `hooked_sess`: a step that runs it several times counts several times there, but
     once in `local_step`.
+
+    Attributes:
+        config: the `TrainConfig` that it was created from, or None; see `train.older`.
     """
 
+    config: Any = None
     _is_chief: bool | None = None
 
     def __init__(self) -> None:
@@ -117,7 +121,7 @@ class Trainer(tpk.Trainer):
             max_epoch: the number of the last epoch.
             options: further options of `tpk.Trainer.train`.
         """
-        if callbacks is None and older.config_of(self) is not None:
+        if callbacks is None and self.config is not None:
             older.train(self)
             return
         if session_creator is None and options.get("session_config") is None:

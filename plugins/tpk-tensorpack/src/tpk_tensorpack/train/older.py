@@ -21,9 +21,6 @@ __all__ = ["InputDesc", "InputVar", "StagingInputWrapper"]
 Class = TypeVar("Class", bound=type)
 Method = Callable[..., Any]
 
-_WITHOUT_MEANING = ("gpu_prefetch",)
-"""Obsolete options of trainers: whether to stage data on GPUs is now decided automatically."""
-
 
 class InputDesc(tf.TensorSpec):  # type: ignore[misc]
     """A model input: a `tf.TensorSpec` with a different order of arguments.
@@ -155,10 +152,10 @@ def takes_config(cls: Class) -> Class:
 
     @functools.wraps(initialize)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        config = kwargs.get("config", next(iter(args), None))
-        if isinstance(config, OlderConfig):
-            rest = args if "config" in kwargs else args[1:]
-            kwargs.pop("config", None)
+        if "config" in kwargs:
+            args = (kwargs.pop("config"), *args)
+        if args and isinstance(args[0], OlderConfig):
+            config, *rest = args
             args = (config.tower, *rest) if takes_gpus else ()
             self.config, self.model = config, config.model
             _take_options(config, () if takes_gpus else rest, kwargs)
@@ -170,7 +167,8 @@ def takes_config(cls: Class) -> Class:
 
 def _take_options(config: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
     options = {**dict(zip(("input_queue", "predict_tower"), args)), **kwargs}  # noqa: B905 - there may be fewer
-    for name in ("input_queue", "predict_tower", *_WITHOUT_MEANING):
+    # Whether to stage data on GPUs is now decided automatically.
+    for name in ("input_queue", "predict_tower", "gpu_prefetch"):
         kwargs.pop(name, None)
     if options.get("input_queue") is not None:
         if config.dataflow is None:
@@ -180,22 +178,11 @@ def _take_options(config: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> N
         config.predict_tower = _numbers("predict_tower", options["predict_tower"])
 
 
-def config_of(trainer: Any) -> Any:
-    """Return the configuration that a trainer was created from, or None."""
-    return vars(trainer).get("config")
-
-
-def predict_tower_of(trainer: Any, index: int) -> int:
-    """Return the GPU number of a predictor: with a configuration, `index` is an index into its ``predict_tower``."""
-    config = config_of(trainer)
-    return index if config is None else int(config.predict_tower[index % len(config.predict_tower)])
-
-
 def train(trainer: Any) -> None:
     """Train a trainer with the configuration that it was created from."""
     with trainer.graph.as_default():
         trainer._setup()
-    trainer.train_with_defaults(**config_of(trainer).of_training())
+    trainer.train_with_defaults(**trainer.config.of_training())
 
 
 def _numbers(name: str, given: Any) -> list[int]:

@@ -74,7 +74,8 @@ class TowerTrainer(Trainer, tpk.TowerTrainer):
         """
         self._main_tower()
         self._check_not_over("get_predictor()")
-        device = older.predict_tower_of(self, device)
+        if self.config is not None:
+            device = self.config.predict_tower[device % len(self.config.predict_tower)]
         name = f"tower-pred-{device}" if device >= 0 else "tower-pred-cpu"
         if name not in [tower.ns_name for tower in self.towers]:
             training = self._tower_on(device)
@@ -95,7 +96,7 @@ class TowerTrainer(Trainer, tpk.TowerTrainer):
             output_names: names of tensors in the tower.
             n: the number of predictors.
         """
-        places = range(n) if older.config_of(self) is not None else [k % max(1, len(self.devices)) for k in range(n)]
+        places = range(n) if self.config is not None else [k % max(1, len(self.devices)) for k in range(n)]
         return [self.get_predictor(input_names, output_names, place) for place in places]
 
     @property
@@ -258,11 +259,10 @@ class SingleCostTrainer(TowerTrainer, tpk.SingleCostTrainer):
             if not tower.is_training:
                 return None
             cost = tpk.Objective(get_opt_fn).cost_in(cost)  # checks it
-            trainable = tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES
-            variables = tower.get_collection_in_tower(trainable) if tower.has_own_variables else None
+            get_variables = tower.get_collection_in_tower if tower.has_own_variables else tf.compat.v1.get_collection
             pairs = get_opt_fn().compute_gradients(
                 cost,
-                var_list=tf.compat.v1.trainable_variables() if variables is None else variables,
+                var_list=get_variables(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES),
                 gate_gradients=self.GATE_GRADIENTS,
                 colocate_gradients_with_ops=self.COLOCATE_GRADIENTS_WITH_OPS,
                 aggregation_method=self.AGGREGATION_METHOD,

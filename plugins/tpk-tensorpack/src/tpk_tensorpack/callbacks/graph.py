@@ -115,12 +115,9 @@ class DumpParamAsImage(Callback):
         value = self.trainer.sess.run(self._tensor)
         images = value if self._map_func is None else self._map_func(value)
         several = isinstance(images, (list, tuple)) or np.ndim(images) == 4
-        pixels = [self._pixels(np.asarray(image)) for image in (images if several else [images])]
-        for number, image in enumerate(pixels):
+        for number, image in enumerate(images if several else [images]):
             name = f"{self.prefix.replace('/', '.')}-ep{self.epoch_num:03d}{f'-{number}' if number else ''}.png"
-            replace_file(file_in_log_dir(self, name), encode_png(image))
-        if len({image.shape for image in pixels}) == 1:
-            self.trainer.monitors.put_image(self.prefix, np.stack(pixels))
+            replace_file(file_in_log_dir(self, name), encode_png(self._pixels(np.asarray(image))))
 
     def _pixels(self, image: Any) -> Any:
         pixels = image[..., None] if image.ndim == 2 else image

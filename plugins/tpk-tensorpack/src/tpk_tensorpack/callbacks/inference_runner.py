@@ -71,8 +71,7 @@ class DataParallelInferenceRunner(Callback, _AsInTensorpack, tpk.DataParallelInf
         tower_name: str = _DEFAULT,
         tower_func: Any = None,
     ) -> None:
-        devices = gpus if isinstance(gpus, int) else list(gpus)
-        super().__init__(input, infs, _name(tower_name), tower_func, devices)
+        super().__init__(input, infs, _name(tower_name), tower_func, gpus)
 
 
 def _name(tower_name: str) -> str | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tpk_tensorpack.input_source import input_source, input_source_base
 from tpk_tensorpack.input_source.input_source import *
 from tpk_tensorpack.input_source.input_source_base import *
 
-__all__ = [*input_source.__all__, *input_source_base.__all__]
+# The classes and functions, without the modules that define them.
+__all__ = [name for name, value in sorted(vars().items()) if callable(value)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tpk_tensorpack.predict import base, concurrency, config, dataset, feedfree, multigpu
 from tpk_tensorpack.predict.base import *
 from tpk_tensorpack.predict.concurrency import *
 from tpk_tensorpack.predict.config import *
@@ -10,4 +9,5 @@ from tpk_tensorpack.predict.dataset import *
 from tpk_tensorpack.predict.feedfree import *
 from tpk_tensorpack.predict.multigpu import *
 
-__all__ = [*base.__all__, *concurrency.__all__, *config.__all__, *dataset.__all__, *feedfree.__all__, *multigpu.__all__]
+# The classes and functions, without the modules that define them.
+__all__ = [name for name, value in sorted(vars().items()) if callable(value)]

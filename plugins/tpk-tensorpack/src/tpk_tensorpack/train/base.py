@@ -88,7 +88,7 @@ class Trainer(tpk.Trainer):
 
     def register_callback(self, cb: Any) -> None:
         """Add a callback, or a list of them, before the training starts; see `tpk.Trainer.register_callback`."""
-        super().register_callback(flat([cb]))
+        super().register_callback(list(flat([cb])))
 
     _register_callback = register_callback
 
@@ -187,15 +187,13 @@ class Trainer(tpk.Trainer):
         )
 
 
-def flat(callbacks: Iterable[Any]) -> list[Any]:
-    """Return callbacks as one flat list, without None."""
-    found: list[Any] = []
+def flat(callbacks: Iterable[Any]) -> Iterator[Any]:
+    """Yield the callbacks in nested lists, without None."""
     for each in callbacks:
         if isinstance(each, list | tuple):
-            found.extend(flat(each))
+            yield from flat(each)
         elif each is not None:
-            found.append(each)
-    return found
+            yield each
 
 
 @contextmanager

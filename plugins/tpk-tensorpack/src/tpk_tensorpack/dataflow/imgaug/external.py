@@ -3,38 +3,16 @@
 from __future__ import annotations
 
 import importlib
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tpk.errors import ConfigError, InputError
 from tpk_tensorpack.dataflow.imgaug.base import ImageAugmentor
-from tpk_tensorpack.dataflow.imgaug.transform import Array, NoOpTransform, Transform
+from tpk_tensorpack.dataflow.imgaug.transform import Array, From, NoOpTransform, TransformFactory
 
 __all__ = ["Albumentations", "IAAugmentor"]
-
-
-class IAATransform(Transform):
-    """A transform of the imgaug library, with its random numbers drawn.
-
-    Args:
-        aug: a deterministic imgaug augmentor.
-        img_shape: the shape of the image.
-    """
-
-    def __init__(self, aug: Any, img_shape: tuple[int, ...]) -> None:
-        self._init(locals())
-
-    def apply_image(self, img: Array) -> Array:
-        """Augment an image."""
-        return self.aug.augment_image(img)
-
-    def apply_coords(self, coords: Array) -> Array:
-        """Augment coordinates, as accurately as imgaug does."""
-        imgaug: Any = importlib.import_module("imgaug")
-        points = [imgaug.Keypoint(x=x, y=y) for x, y in coords]
-        augmented = self.aug.augment_keypoints([imgaug.KeypointsOnImage(points, shape=self.img_shape)])[0]
-        return np.asarray([[point.x, point.y] for point in augmented.keypoints])
 
 
 class IAAugmentor(ImageAugmentor):
@@ -60,23 +38,15 @@ class IAAugmentor(ImageAugmentor):
         """Draw the augmentor's random numbers."""
         if img.dtype != np.uint8:
             raise InputError(f"IAAugmentor got an image of {img.dtype}; the library imgaug takes uint8")
-        return IAATransform(self._aug.to_deterministic(), img.shape)
+        drawn = self._aug.to_deterministic()
 
+        def apply_coords(coords: Array) -> Array:
+            imgaug: Any = importlib.import_module("imgaug")
+            points = [imgaug.Keypoint(x=x, y=y) for x, y in coords]
+            augmented = drawn.augment_keypoints([imgaug.KeypointsOnImage(points, shape=img.shape)])[0]
+            return np.asarray([[point.x, point.y] for point in augmented.keypoints])
 
-class AlbumentationsTransform(Transform):
-    """A transform of Albumentations, with its random numbers drawn.
-
-    Args:
-        aug: an Albumentations augmentor.
-        param: its parameters.
-    """
-
-    def __init__(self, aug: Any, param: dict[str, Any]) -> None:
-        self._init(locals())
-
-    def apply_image(self, img: Array) -> Array:
-        """Augment an image."""
-        return self.aug.apply(img, **self.param)
+        return TransformFactory(name=From(self, ""), apply_image=drawn.augment_image, apply_coords=apply_coords)
 
 
 class Albumentations(ImageAugmentor):
@@ -110,4 +80,4 @@ class Albumentations(ImageAugmentor):
             params = self._aug.update_transform_params(params, {"image": img})
         if hasattr(self._aug, "get_params_dependent_on_data"):
             params = {**params, **self._aug.get_params_dependent_on_data(params, {"image": img})}
-        return AlbumentationsTransform(self._aug, params)
+        return TransformFactory(name=From(self, ""), apply_image=partial(self._aug.apply, **params))

@@ -226,30 +226,6 @@ class NoOpTransform(Transform):
         return x
 
 
-class PhotometricTransform(Transform):
-    """Change the pixels of an image with a function, and leave coordinates unchanged.
-
-    Args:
-        func: takes an image and returns an image.
-        name: the name in `repr`.
-    """
-
-    def __init__(self, func: Callable[[Array], Array], name: Any = None) -> None:
-        self._func = func
-        self._name = name
-
-    def apply_image(self, img: Array) -> Array:
-        """Apply the function."""
-        return self._func(img)
-
-    def apply_coords(self, coords: Array) -> Array:
-        """Return the coordinates unchanged."""
-        return coords
-
-    def __repr__(self) -> str:
-        return f"imgaug.PhotometricTransform({'' if self._name is None else self._name})"
-
-
 class TransformFactory(Transform):
     """A transform made of functions.
 
@@ -276,7 +252,19 @@ class TransformFactory(Transform):
         self._name = name
 
     def __repr__(self) -> str:
-        return f"imgaug.TransformFactory({'' if self._name is None else self._name})"
+        return f"imgaug.{type(self).__name__}({'' if self._name is None else self._name})"
+
+
+class PhotometricTransform(TransformFactory):
+    """Change the pixels of an image with a function, and leave coordinates unchanged.
+
+    Args:
+        func: takes an image and returns an image.
+        name: the name in `repr`.
+    """
+
+    def __init__(self, func: Callable[[Array], Array], name: Any = None) -> None:
+        super().__init__(name, apply_image=func, apply_coords=lambda coords: coords)
 
 
 class TransformList(BaseTransform):

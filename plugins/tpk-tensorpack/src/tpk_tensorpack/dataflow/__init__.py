@@ -2,20 +2,7 @@
 
 from __future__ import annotations
 
-from tpk_tensorpack.dataflow import (
-    base,
-    common,
-    dataset,
-    dftools,
-    format,
-    image,
-    imgaug,
-    parallel,
-    parallel_map,
-    raw,
-    remote,
-    serialize,
-)
+from tpk_tensorpack.dataflow import dataset, dftools, imgaug
 from tpk_tensorpack.dataflow.base import *
 from tpk_tensorpack.dataflow.common import *
 from tpk_tensorpack.dataflow.format import *
@@ -26,6 +13,5 @@ from tpk_tensorpack.dataflow.raw import *
 from tpk_tensorpack.dataflow.remote import *
 from tpk_tensorpack.dataflow.serialize import *
 
-_MODULES = (base, common, format, image, parallel, parallel_map, raw, remote, serialize)
-
-__all__ = ["dataset", "dftools", "imgaug", *(name for module in _MODULES for name in module.__all__)]
+# The classes and functions, without the modules that define them.
+__all__ = ["dataset", "dftools", "imgaug", *(name for name, value in sorted(vars().items()) if callable(value))]

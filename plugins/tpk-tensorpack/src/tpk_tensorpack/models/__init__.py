@@ -2,18 +2,6 @@
 
 from __future__ import annotations
 
-from tpk_tensorpack.models import (
-    batch_norm,
-    common,
-    conv2d,
-    fc,
-    layer_norm,
-    linearwrap,
-    nonlin,
-    pool,
-    regularize,
-    shapes,
-)
 from tpk_tensorpack.models.batch_norm import *
 from tpk_tensorpack.models.common import *
 from tpk_tensorpack.models.conv2d import *
@@ -25,6 +13,5 @@ from tpk_tensorpack.models.pool import *
 from tpk_tensorpack.models.regularize import *
 from tpk_tensorpack.models.shapes import *
 
-_MODULES = (batch_norm, common, conv2d, fc, layer_norm, linearwrap, nonlin, pool, regularize, shapes)
-
-__all__ = [name for module in _MODULES for name in module.__all__]
+# The classes and functions, without the modules that define them.
+__all__ = [name for name, value in sorted(vars().items()) if callable(value)]

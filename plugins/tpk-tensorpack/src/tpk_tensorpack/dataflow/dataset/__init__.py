@@ -6,8 +6,7 @@ are below `tpk_tensorpack.utils.fs.get_dataset_path`, which the environment vari
 
 from __future__ import annotations
 
-from tpk_tensorpack.dataflow.base import RNGDataFlow
-from tpk_tensorpack.dataflow.dataset import bsds500, caltech101, cifar, ilsvrc, mnist, places, svhn
+from tpk_tensorpack.dataflow.base import RNGDataFlow as RNGDataFlow
 from tpk_tensorpack.dataflow.dataset.bsds500 import *
 from tpk_tensorpack.dataflow.dataset.caltech101 import *
 from tpk_tensorpack.dataflow.dataset.cifar import *
@@ -16,6 +15,5 @@ from tpk_tensorpack.dataflow.dataset.mnist import *
 from tpk_tensorpack.dataflow.dataset.places import *
 from tpk_tensorpack.dataflow.dataset.svhn import *
 
-_MODULES = (bsds500, caltech101, cifar, ilsvrc, mnist, places, svhn)
-
-__all__ = ["RNGDataFlow", *(name for module in _MODULES for name in module.__all__)]
+# The classes and functions, without the modules that define them.
+__all__ = [name for name, value in sorted(vars().items()) if callable(value)]

@@ -19,20 +19,7 @@ with values from 0 to 255, as in OpenCV. OpenCV is imported when one of its func
 
 from __future__ import annotations
 
-from tpk_tensorpack.dataflow.imgaug import (
-    base,
-    convert,
-    crop,
-    deform as deform,
-    external,
-    geometry,
-    imgproc,
-    meta,
-    misc,
-    noise,
-    paste,
-    transform,
-)
+from tpk_tensorpack.dataflow.imgaug import deform as deform
 from tpk_tensorpack.dataflow.imgaug.base import *
 from tpk_tensorpack.dataflow.imgaug.convert import *
 from tpk_tensorpack.dataflow.imgaug.crop import *
@@ -45,6 +32,5 @@ from tpk_tensorpack.dataflow.imgaug.noise import *
 from tpk_tensorpack.dataflow.imgaug.paste import *
 from tpk_tensorpack.dataflow.imgaug.transform import *
 
-_MODULES = (base, convert, crop, external, geometry, imgproc, meta, misc, noise, paste, transform)
-
-__all__ = [name for module in _MODULES for name in module.__all__]
+# The classes and functions, without the modules that define them.
+__all__ = [name for name, value in sorted(vars().items()) if callable(value)]

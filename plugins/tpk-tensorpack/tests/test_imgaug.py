@@ -198,7 +198,7 @@ def test_wrong_options_are_told(make, error, message):
         (imgaug.RandomCrop(9), np.zeros([8, 8]), "smaller than 9 x 9"),
         (imgaug.CenterPaste(4), np.zeros([8, 8]), "larger than the canvas"),
         (imgaug.Lighting(1, [1, 1, 1], np.eye(3)), np.zeros([8, 8], np.uint8), "expected \\[height, width, 3\\]"),
-        (imgaug.AugmentorList([Invert()]), [[1]], "got a list instead of an image"),
+        (imgaug.AugmentorList([Invert()]), [[1]], "got list instead of an image"),
         (imgaug.AugmentorList([Invert()]), np.zeros([3]), "of shape \\(3,\\)"),
         (imgaug.IAAugmentor(Foreign()), np.zeros([3, 3]), "takes uint8"),
     ],

@@ -10,7 +10,7 @@ import numpy as np
 
 from tpk_tensorpack.dataflow.base import RNGDataFlow
 from tpk_tensorpack.dataflow.common import MapData, MapDataComponent
-from tpk_tensorpack.dataflow.imgaug.base import AugmentorList
+from tpk_tensorpack.dataflow.imgaug.base import AugmentorList, check_image
 from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.utils import logger
 from tpk_tensorpack.utils.argtools import shape2d
@@ -109,12 +109,7 @@ class _Augmenting(MapData):
             return None
 
     def _image(self, image: Any) -> Any:
-        if not isinstance(image, np.ndarray) or image.ndim not in (2, 3):
-            what = f"shape {image.shape}" if isinstance(image, np.ndarray) else type(image).__name__
-            raise CheckError(
-                f"{type(self).__name__} got {what} instead of an image; expected an array of shape [height, width] or "
-                "[height, width, channels]. Is its index right?"
-            )
+        check_image(image)
         return image.copy() if self._copy else image
 
     def _coordinates(self, coords: Any) -> Any:

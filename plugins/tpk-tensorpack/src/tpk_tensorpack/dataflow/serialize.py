@@ -97,10 +97,7 @@ class NumpySerializer:
         Raises:
             ConfigError: `path` exists.
         """
-        points = list(datapoints_with_progress(df, path, "NumpySerializer"))
-        buffer = np.empty(len(points), object)
-        for number, point in enumerate(points):
-            buffer[number] = point
+        buffer = np.fromiter(datapoints_with_progress(df, path, "NumpySerializer"), object)
         with written_atomically(path, "NumpySerializer") as partial, open(partial, "wb") as file:
             np.savez_compressed(file, buffer=buffer)
 

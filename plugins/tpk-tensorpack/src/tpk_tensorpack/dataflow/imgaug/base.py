@@ -193,11 +193,11 @@ def check_image(img: Any) -> None:
     Raises:
         InputError: it is not.
     """
-    if not isinstance(img, np.ndarray):
-        raise CheckError(f"an augmentor got a {type(img).__name__} instead of an image; expected a NumPy array")
-    if img.ndim not in (2, 3):
+    if not isinstance(img, np.ndarray) or img.ndim not in (2, 3):
+        what = f"an array of shape {img.shape}" if isinstance(img, np.ndarray) else type(img).__name__
         raise CheckError(
-            f"an augmentor got an array of shape {img.shape}; expected [height, width] or [height, width, channels]"
+            f"an augmentor got {what} instead of an image; expected an array of shape [height, width] or "
+            "[height, width, channels]. Is the index of the image right?"
         )
 
 

@@ -405,7 +405,7 @@ def test_a_dataflow_is_queued(tmp_path):
         model=Model(), dataflow=BATCHES, callbacks=[values], steps_per_epoch=8, max_epoch=1, run_dir=tmp_path / "run"
     )
     trainer = tpk.launch_train_with_config(config, tpk.use("SimpleTrainer", steps_per_run=8))
-    assert isinstance(trainer.input_source, tpk.QueueInput)
+    assert isinstance(trainer.input_source, tpk.QueueInput | tpk.StagingInput)
     assert values.steps == [(7, 8)]
 
 

@@ -73,7 +73,9 @@ def library(shared_object, tmp_path, monkeypatch):
 
 
 def reported(trainer):
-    return {name: [*map(float, values)] for name, values in trainer.history.items()}
+    """Return what the trackers report of the fake library, without what TensorFlow says of real GPUs."""
+    history = trainer.history.items()
+    return {name: [*map(float, values)] for name, values in history if not name.startswith("gpu_tensors_gb")}
 
 
 def warnings(caplog):
@@ -116,13 +118,13 @@ def test_memory_is_the_most_of_the_epoch(run_steps, library):
 def test_the_gpus_are_those_that_cuda_shows_to_the_process(run_steps, library, monkeypatch, setting, tracked):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", setting)
     trainer = run_steps(tpk.GPUMemoryTracker(interval=3600), 1)
-    assert [*trainer.history] == [f"gpu_memory_gb/{index}" for index in tracked]
+    assert [*reported(trainer)] == [f"gpu_memory_gb/{index}" for index in tracked]
 
 
 def test_gpus_can_be_given(run_steps, library, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     trainer = run_steps(tpk.GPUMemoryTracker(devices=[1], interval=3600), 1)
-    assert [*trainer.history] == ["gpu_memory_gb/1"]
+    assert [*reported(trainer)] == ["gpu_memory_gb/1"]
 
 
 def test_a_gpu_that_is_not_there_is_an_error_if_it_was_given(run_steps, library):

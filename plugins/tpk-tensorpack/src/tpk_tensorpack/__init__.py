@@ -9,9 +9,9 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-import tpk_tensorflow1 as tfv1  # noqa: F401
+import tpk_tensorflow1 as tfv1
 
-from tpk_tensorpack.libinfo import __git_version__ as __git_version__, __version__ as __version__
+from tpk_tensorpack.libinfo import __git_version__, __version__
 
 _ROOMS = ("callbacks", "dataflow", "graph_builder", "input_source", "models", "predict", "tfutils", "train", "utils")
 _OLDER = (*(f"train.{name}" for name in ("distributed", "feedfree", "multigpu", "older")), "utils.gpu")

@@ -113,16 +113,9 @@ def BatchNorm(
         if ema_update == "internal" and not moves_shared:
             with tf.control_dependencies(own):
                 outputs = tf.identity(outputs)
-    variables = existing_variables(
-        {
-            "beta": "beta" if center else None,
-            "gamma": "gamma" if scale else None,
-            **MOVING_NAMES,
-            "mean": MOVING_NAMES["moving_mean"],
-            "variance": MOVING_NAMES["moving_variance"],
-        }
-    )
-    return with_variables(tf.identity(outputs, name="output"), **variables)
+    names = {**MOVING_NAMES, "mean": MOVING_NAMES["moving_mean"], "variance": MOVING_NAMES["moving_variance"]}
+    names |= {name: name for name, exists in {"beta": center, "gamma": scale}.items() if exists}
+    return with_variables(tf.identity(outputs, name="output"), **existing_variables(names))
 
 
 @layer_register()

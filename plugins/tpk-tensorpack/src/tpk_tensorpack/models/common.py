@@ -35,14 +35,14 @@ def with_variables(outputs: Any, **variables: Any) -> Any:
     return outputs
 
 
-def existing_variables(names: Mapping[str, str | None]) -> dict[str, Any]:
+def existing_variables(names: Mapping[str, str]) -> dict[str, Any]:
     """Return variables of the current scope, the way code that reuses them gets them.
 
     Args:
-        names: their names by attribute of `VariableHolder`; None for a variable that the layer lacks.
+        names: their names, by attribute of `VariableHolder`.
     """
     with v1.variable_scope(v1.get_variable_scope(), reuse=True, auxiliary_name_scope=False):
-        return {key: None if name is None else v1.get_variable(name) for key, name in names.items()}
+        return {key: v1.get_variable(name) for key, name in names.items()}
 
 
 def feature_axis(layer: str, x: Any, data_format: str) -> int:
@@ -66,7 +66,7 @@ def layer_with_weights(
     options |= {"use_bias": use_bias, "kernel_initializer": kernel_initializer or he_normal_initializer()}
     with rename_get_variable(WEIGHT_NAMES):
         outputs = layer(**options, name=v1.get_variable_scope())
-    variables = existing_variables({"W": "W", "b": "b" if use_bias else None})
+    variables = existing_variables({"W": "W", "b": "b"} if use_bias else {"W": "W"})
     return with_variables(tf.identity(outputs, name="output"), **variables)
 
 

@@ -30,7 +30,7 @@ def convert(source: str, path: str = "<script>") -> Conversion:
         ```
     """
     try:
-        import libcst  # noqa: F401
+        import libcst
     except ImportError as error:
         raise ImportError(
             "the converter needs libcst, which cannot be imported: pip install 'tpk-tensorpack[port]'"

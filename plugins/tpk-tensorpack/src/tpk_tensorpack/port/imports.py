@@ -12,7 +12,7 @@ from tpk_tensorflow1.runner.imports import replacement
 
 from tpk_tensorpack.port.edits import WIDTH, Edits, comment_lines, statements
 from tpk_tensorpack.port.foreign import is_real_module
-from tpk_tensorpack.port.occurrences import PACKAGES, Occurrence, Script, dotted, local_name, module_of, package_of
+from tpk_tensorpack.port.occurrences import PACKAGES, Occurrence, Script, local_name, module_of, package_of
 
 
 class Imports:
@@ -71,7 +71,7 @@ class Imports:
         for node in self._script.imports:
             if isinstance(node, cst.Import):
                 for alias in node.names:
-                    if dotted(alias.name) == "numpy":
+                    if alias.evaluated_name == "numpy":
                         return local_name(alias)
         self.need("import numpy as np")
         return "np"
@@ -124,7 +124,7 @@ class Imports:
         kept, staying = self._kept[node], self._staying[node]
         new = []
         for alias in node.names:
-            full, name = dotted(alias.name), local_name(alias)
+            full, name = alias.evaluated_name, local_name(alias)
             package = package_of(full)
             if package == "tensorpack":
                 new += [f"import tpk_{_written(alias)}"] if name in kept else []
@@ -158,7 +158,7 @@ class Imports:
         for node in self._script.imports:
             if isinstance(node, cst.Import) and self._script.function(node) is None:
                 for alias in node.names:
-                    full = dotted(alias.name)
+                    full = alias.evaluated_name
                     if full == "tensorflow" or (full == "tensorflow.compat.v1" and alias.asname is not None):
                         found.setdefault(full, local_name(alias))
         if "tensorflow" in found:
@@ -175,7 +175,7 @@ def _reasons(kept: dict[str, set[tuple[str, str]]]) -> list[str]:
                 names[reason].add(name)
     return [
         line
-        for reason, those in sorted(names.items(), key=lambda each: sorted(each[1]))
+        for reason, those in sorted(names.items(), key=lambda each: (sorted(each[1]), each[0]))
         for line in comment_lines(f"tensorpack's {', '.join(sorted(those))}: {reason}.")
     ]
 
@@ -192,7 +192,7 @@ def _from_import(module: str, names: Iterable[str]) -> list[str]:
 
 
 def _written(alias: cst.ImportAlias) -> str:
-    name = dotted(alias.name)
+    name = alias.evaluated_name
     return f"{name} as {local_name(alias)}" if alias.asname is not None else name
 
 

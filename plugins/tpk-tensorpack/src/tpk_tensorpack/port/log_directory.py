@@ -11,7 +11,7 @@ from tpk_tensorpack.port.arguments import bound
 from tpk_tensorpack.port.edits import Edits, statements
 from tpk_tensorpack.port.imports import Imports
 from tpk_tensorpack.port.names import LOGGER_METHODS
-from tpk_tensorpack.port.occurrences import Script, dotted
+from tpk_tensorpack.port.occurrences import Script, dotted, nodes_of
 
 _SETTERS = {"auto_set_dir": ["action", "name"], "set_logger_dir": ["dirname", "action"]}
 _TRAINING = ("AutoResumeTrainConfig", "TrainConfig", "train_with_defaults")
@@ -37,7 +37,7 @@ class LogDirectory:
         self._setters = [use for use in self.uses if use.name in _SETTERS]
         self._asked = [use for use in self.uses if use.name == "get_logger_dir"]
         self._sites = [call for call in script.calls if dotted(call.func).split(".")[-1] in _TRAINING]
-        taken = script.names
+        taken = {name.value for name in nodes_of(script.module, cst.Name)}
         self._name = next(name for name in ("run_dir", "directory_of_run", "run_directory") if name not in taken)
         self.stays = self._why_it_stays()
 

@@ -65,7 +65,6 @@ class Script:
         attributes: all attributes.
         texts: all texts.
         imported: the packages that are imported.
-        names: all names that are assigned or used, except attributes.
     """
 
     def __init__(self, source: str) -> None:
@@ -75,8 +74,6 @@ class Script:
         self._scopes: Mapping[Any, Any] = wrapper.resolve(metadata.ScopeProvider)
         self._contexts: Mapping[Any, Any] = wrapper.resolve(metadata.ExpressionContextProvider)
         self._positions: Mapping[Any, Any] = wrapper.resolve(metadata.PositionProvider)
-        collector = _Collector()
-        self.module.visit(collector)
         imports: dict[cst.Import | cst.ImportFrom, set[str]] = {
             node: _packages_of(node) for node in nodes_of(self.module, (cst.Import, cst.ImportFrom))
         }
@@ -86,15 +83,14 @@ class Script:
         self.call_of = {call.func: call for call in self.calls}
         self.classes: list[cst.ClassDef] = list(nodes_of(self.module, cst.ClassDef))
         self.texts = {str(node.evaluated_value) for node in nodes_of(self.module, cst.SimpleString)}
-        self.attributes = collector.attributes
-        self.names = collector.names
+        self.attributes = [node for node in nodes_of(self.module, cst.Attribute) if node in self._scopes]
         self._stars = [
             (node, module, _exported(module))
             for node in self.imports
             if isinstance(node, cst.ImportFrom) and isinstance(node.names, cst.ImportStar)
             for module in [module_of(node)]
         ]
-        self.occurrences = list(self._found(collector.chains))
+        self.occurrences = list(self._found())
 
     def parent(self, node: cst.CSTNode) -> Any:
         """Return the parent of a node."""
@@ -136,91 +132,32 @@ class Script:
         found = [getattr(each, "node", None) for each in self.assignments(name)]
         return found[0] if len(found) == 1 and isinstance(found[0], cst.ClassDef) else None
 
-    def _found(self, chains: list[cst.BaseExpression]) -> Iterator[Occurrence]:
-        for chain in chains:
-            root, rest = chain, []
-            while isinstance(root, cst.Attribute):
-                rest.insert(0, root.attr.value)
-                root = root.value
-            if not isinstance(root, cst.Name) or self._contexts.get(root) is metadata.ExpressionContext.STORE:
+    def _found(self) -> Iterator[Occurrence]:
+        for root in nodes_of(self.module, cst.Name):
+            # Names of attributes and of keyword arguments have no scope.
+            if root not in self._scopes or self._contexts.get(root) is metadata.ExpressionContext.STORE:
                 continue
             found = self._binding(root)
-            if found is not None:
-                statement, binding, consumed = found
-                # `import a.b` binds `a`.
-                del rest[:consumed]
-                yield Occurrence(chain, root, binding, tuple(rest), statement)
+            if found is None:
+                continue
+            statement, binding = found
+            chain, rest = root, []
+            while isinstance(self._parents[chain], cst.Attribute):
+                chain = self._parents[chain]
+                rest.append(chain.attr.value)
+            yield Occurrence(chain, root, binding, tuple(rest), statement)
 
-    def _binding(self, root: cst.Name) -> tuple[cst.CSTNode, str, int] | None:
+    def _binding(self, root: cst.Name) -> tuple[cst.CSTNode, str] | None:
+        """Return the statement that imports a name from one of the packages, and the full name that it binds."""
         assigned = self.assignments(root)
-        if not assigned and root not in self._scopes:
-            return None
         if not assigned:
-            for node, module, names in reversed(self._stars):
-                if root.value in names:
-                    return node, f"{module}.{root.value}", 0
-            return None
+            stars = [(node, module) for node, module, names in self._stars if root.value in names]
+            return (stars[-1][0], f"{stars[-1][1]}.{root.value}") if stars else None
         if not all(isinstance(each, metadata.ImportAssignment) for each in assigned):
             return None
-        for each in sorted(assigned, key=lambda each: self.line(each.node)):
-            binding = _binding_of(each.node, root.value)
-            if binding is not None:
-                return each.node, binding, 0
-        return None
-
-
-class _Collector(cst.CSTVisitor):
-    """Collect chains of attributes and names, except for those that imports and definitions bind."""
-
-    def __init__(self) -> None:
-        self.chains: list[cst.BaseExpression] = []
-        self.attributes: list[cst.Attribute] = []
-        self.names: set[str] = set()
-
-    def visit_Import(self, node: cst.Import) -> bool:
-        self.names |= {local_name(alias) for alias in node.names}
-        return False
-
-    def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
-        return False
-
-    def visit_Attribute(self, node: cst.Attribute) -> bool:
-        self.chains.append(node)
-        value: cst.BaseExpression = node
-        while isinstance(value, cst.Attribute):
-            self.attributes.append(value)
-            value = value.value
-        if isinstance(value, cst.Name):
-            self.names.add(value.value)
-        else:
-            self.chains.pop()
-            value.visit(self)
-        return False
-
-    def visit_Name(self, node: cst.Name) -> None:
-        self.chains.append(node)
-        self.names.add(node.value)
-
-    def visit_Arg(self, node: cst.Arg) -> bool:
-        node.value.visit(self)
-        return False
-
-    def visit_ClassDef(self, node: cst.ClassDef) -> bool:
-        for each in (*node.decorators, *node.bases, *node.keywords, node.body):
-            each.visit(self)
-        return False
-
-    def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:
-        for each in (*node.decorators, node.params, node.body):
-            each.visit(self)
-        return False
-
-    def visit_Param(self, node: cst.Param) -> bool:
-        self.names.add(node.name.value)
-        for each in (node.annotation, node.default):
-            if each is not None:
-                each.visit(self)
-        return False
+        found = [(each.node, full) for each in assigned for full in each.get_qualified_names_for(root.value)]
+        found = [(node, full.name) for node, full in found if package_of(full.name) in PACKAGES]
+        return min(found, key=lambda each: self.line(each[0]), default=None)
 
 
 def dotted(node: cst.CSTNode) -> str:
@@ -243,32 +180,13 @@ def package_of(module: str) -> str:
 def _packages_of(node: cst.Import | cst.ImportFrom) -> set[str]:
     """Return the packages that a statement imports from; none for a relative import."""
     if isinstance(node, cst.Import):
-        return {package_of(dotted(alias.name)) for alias in node.names}
+        return {package_of(alias.evaluated_name) for alias in node.names}
     return set() if node.relative else {package_of(module_of(node))}
 
 
 def local_name(alias: cst.ImportAlias) -> str:
     """Return the name that an import binds."""
-    if alias.asname is not None:
-        assert isinstance(alias.asname.name, cst.Name)
-        return alias.asname.name.value
-    return package_of(dotted(alias.name))
-
-
-def _binding_of(node: cst.CSTNode, name: str) -> str | None:
-    """Return the full names that an import statement binds, or None for other packages."""
-    if isinstance(node, cst.ImportFrom) and not isinstance(node.names, cst.ImportStar):
-        module = module_of(node)
-        if node.relative or package_of(module) not in PACKAGES:
-            return None
-        found = [dotted(alias.name) for alias in node.names if local_name(alias) == name]
-        return f"{module}.{found[0]}" if found else None
-    if isinstance(node, cst.Import):
-        for alias in node.names:
-            full = dotted(alias.name)
-            if local_name(alias) == name and package_of(full) in PACKAGES:
-                return full if alias.asname is not None else package_of(full)
-    return None
+    return alias.evaluated_alias or package_of(alias.evaluated_name)
 
 
 def _exported(module: str) -> frozenset[str]:

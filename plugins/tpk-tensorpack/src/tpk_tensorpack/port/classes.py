@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import attrs
 import libcst as cst
+import tensorflow
 from libcst import matchers
+from libcst.helpers import parse_template_expression
 
 from tpk_tensorpack.port.arguments import bound
 from tpk_tensorpack.port.edits import Edits
@@ -20,12 +23,14 @@ class OwnClass:
 
     Attributes:
         node: the class definition.
-        kinds: the kinds of its own tensorpack bases, by their names in tensorpack.
+        bases: the uses of tensorpack's names that it derives from.
+        kinds: the kinds of these bases, by their names in tensorpack.
         parents: its base classes in this script.
         stays: why it keeps its tensorpack base; empty if it is converted.
     """
 
     node: cst.ClassDef
+    bases: list[Any] = attrs.field(factory=list)
     kinds: dict[str, str] = attrs.field(factory=dict)
     parents: list[OwnClass] = attrs.field(factory=list)
     stays: str = ""
@@ -236,10 +241,8 @@ def _after(each: OwnClass, is_super: bool) -> list[OwnClass]:
 
 
 def _finding_tensors(call: cst.Call) -> cst.BaseExpression:
-    names = call.args[0].value
-    found = cst.parse_expression("[tpk.find_tensor(self.trainer, name) for name in names]")
-    assert isinstance(found, cst.ListComp)
-    return found.with_changes(for_in=found.for_in.with_changes(iter=names))
+    code = "[tpk.find_tensor(self.trainer, name) for name in {names}]"
+    return parse_template_expression(code, names=call.args[0].value)
 
 
 def _adds_ops(method: cst.FunctionDef, roots: set[str]) -> bool:
@@ -283,9 +286,10 @@ def _convert_inferencer(each: OwnClass, edits: Edits) -> None:
 
 
 def _fetching(returned: cst.Return) -> cst.Return:
-    found = cst.parse_expression("[tower.get_tensor(name) for name in names]")
-    assert isinstance(found, cst.ListComp) and returned.value is not None
-    return returned.with_changes(value=found.with_changes(for_in=found.for_in.with_changes(iter=returned.value)))
+    if returned.value is None:
+        return returned
+    code = "[tower.get_tensor(name) for name in {names}]"
+    return returned.with_changes(value=parse_template_expression(code, names=returned.value))
 
 
 def signature_of_placeholders(each: OwnClass, occurrences: Iterable[Occurrence], script: Script) -> dict[cst.Call, str]:
@@ -297,24 +301,16 @@ def signature_of_placeholders(each: OwnClass, occurrences: Iterable[Occurrence],
             continue
         call = script.parent(occurrence.node)
         if isinstance(call, cst.Call) and any(ancestor is inputs for ancestor in script.ancestors(call)):
-            pairs = bound(call.args, ["dtype", "shape", "name"])
-            has_name = pairs is not None and any(name == "name" for name, _ in pairs)
+            has_name = "name" in (bound(call.args, tensorflow.compat.v1.placeholder) or ())
             found[call] = "" if has_name else "an input has no name"
     return found
 
 
-def as_tensor_spec(call: cst.Call, tf: str) -> cst.Call:
+def as_tensor_spec(call: cst.Call, tf: str) -> cst.BaseExpression:
     """Return the `tf.TensorSpec` for a call of `tf.placeholder`."""
-    arguments = dict(bound(call.args, ["dtype", "shape", "name"]) or ())
-    spec = cst.parse_expression(f"{tf}.TensorSpec(a, b, c)")
-    assert isinstance(spec, cst.Call)
-    shape = arguments["shape"].value if "shape" in arguments else cst.Name("None")
-    values = [shape, arguments["dtype"].value, arguments["name"].value]
-    return spec.with_changes(
-        args=[old.with_changes(value=value) for old, value in zip(spec.args, values, strict=True)],
-        lpar=call.lpar,
-        rpar=call.rpar,
-    )
+    given = {"shape": cst.Name("None"), **(bound(call.args, tensorflow.compat.v1.placeholder) or {})}
+    spec = parse_template_expression(f"{tf}.TensorSpec({{shape}}, {{dtype}}, {{name}})", **given)
+    return spec.with_changes(lpar=call.lpar, rpar=call.rpar)
 
 
 def _rename(method: cst.FunctionDef, name: str, edits: Edits) -> None:

@@ -5,22 +5,25 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-from collections.abc import Iterable
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
 import attrs
 import libcst as cst
+import tensorflow
+from libcst import matchers
 from tpk_tensorflow1.runner.imports import replacement
 
 import tpk
 import tpk_tensorpack
 from tpk_tensorpack.port import classes, foreign
-from tpk_tensorpack.port.arguments import bound, by_position, parameters_of, rebind, takes_any_number
+from tpk_tensorpack.port.arguments import bound, by_position, rebind, takes_any_number
 from tpk_tensorpack.port.edits import Edits, keyword, with_arguments
 from tpk_tensorpack.port.imports import Imports
 from tpk_tensorpack.port.log_directory import LogDirectory
 from tpk_tensorpack.port.names import (
+    CALLED,
     CONVERTED,
     EXPRESSIONS,
     KEPT,
@@ -33,12 +36,14 @@ from tpk_tensorpack.port.names import (
     TRAINING,
     Rule,
 )
-from tpk_tensorpack.port.occurrences import TF1, Occurrence, Script, module_of, nodes_of, package_of
+from tpk_tensorpack.port.occurrences import TF1, Occurrence, Script, module_of, package_of, text_of
 from tpk_tensorpack.port.report import Conversion, ConversionError, Note, NothingToConvertError
 
 _PREDICTION = ("OfflinePredictor", "PredictConfig")
+_MODES = ("cpu", "hierarchical", "nccl")
 _OF_OLDER_CONFIGS = ("nr_tower", "predict_tower")
 _OF_CONFIGS = frozenset({"PredictConfig", "OfflinePredictor", "FeedfreePredictor"})
+_SUPER_INIT = matchers.Call(matchers.Attribute(matchers.Call(matchers.Name("super")), matchers.Name("__init__")))
 
 
 @attrs.define(eq=False)
@@ -192,6 +197,7 @@ class _Conversion:
             for base in node.bases:
                 use, parent = uses.get(base.value), self.script.class_of(base.value)
                 if use is not None:
+                    own.bases.append(use)
                     own.kinds[use.name] = self._kind(use)
                 elif parent in self._own:
                     own.parents.append(self._own[parent])
@@ -202,7 +208,7 @@ class _Conversion:
         if _same_in_tpk(use.value) is not None:
             return "same"
         rule = CONVERTED.get(use.name)
-        return rule.kind if rule is not None and self._fits(use, rule) else ""
+        return rule.kind if rule is not None and _fits(use, rule) else ""
 
     # Decide what to convert.
 
@@ -263,69 +269,22 @@ class _Conversion:
             for arg in call.args
         ):
             return "variables may be left without values, but tpk requires values for all"
-        for use in self.uses:
-            if use.name in _PREDICTION:
-                reason = f"{use.name}.{use.tail[0]} is used" if use.tail else self._why_call_stays(use)
-                call = self.script.call_of.get(use.node)
-                if call is None and not reason:
-                    reason = "it is not called directly"
-                if use.name == "PredictConfig" and call is not None and not reason:
-                    given = dict(bound(call.args, by_position(use.value)) or ())
-                    if "session_init" not in given:
-                        reason = "it has no session_init, so its variables keep their initial values"
-                    elif "input_names" not in given and _names_of_signature(given.get("input_signature")) is None:
-                        reason = "it feeds all inputs; tpk's feeds only those that the outputs need"
-                if reason:
-                    return reason
-        return ""
+        reasons = (
+            f"{use.name}.{use.tail[0]} is used" if use.tail else self._why_call_stays(use)
+            for use in self.uses
+            if use.name in _PREDICTION
+        )
+        return next(filter(None, reasons), "")
 
     def _why_call_stays(self, use: Use) -> str:
         """Return why a use of a name in `CONVERTED` is kept, or an empty string if it is converted."""
         rule = CONVERTED[use.name]
-        if not self._fits(use, rule):
+        if not _fits(use, rule):
             return "it differs from tpk's"
         call = self.script.call_of.get(use.node)
-        return "" if call is None else self._why_arguments_stay(call.args, use.value, rule)
-
-    def _why_arguments_stay(self, args: Iterable[cst.Arg], value: Any, rule: Rule) -> str:
-        ours = getattr(tpk, rule.to)
-        if takes_any_number(value):
-            return ""
-        if rule.name == "AutoResumeTrainConfig":
-            # It takes the arguments of TrainConfig as keywords.
-            pairs = bound(list(args), ["always_resume"])
-            value = tpk_tensorpack.TrainConfig
-        else:
-            pairs = bound(list(args), by_position(value))
-        if pairs is None:
-            return "its arguments are unknown"
-        known = {*parameters_of(ours), *rule.dropped}
-        for argument, arg in pairs:
-            if argument in rule.kept_with:
-                return f"{argument}: {rule.kept_with[argument]}"
-            if argument == "always_resume":
-                if not (isinstance(arg.value, cst.Name) and arg.value.value == "True"):
-                    return "always_resume is not True"
-            elif rule.renamed.get(argument, argument) not in known:
-                return f"tpk's has no argument {argument}"
-        if rule.name == "ScalarStats":
-            return _why_scopes_matter(pairs)
-        if rule.name == "SyncMultiGPUTrainerReplicated" and "mode" in dict(pairs):
-            mode = dict(pairs)["mode"].value
-            if not (isinstance(mode, cst.SimpleString) and mode.evaluated_value in ("cpu", "hierarchical", "nccl")):
-                return "tpk's modes have other names"
-        if rule.name == "MapData" and not isinstance(dict(pairs)["func"].value, cst.Lambda):
-            return "its function gets a copy of the datapoint that it may change"
-        return ""
-
-    def _fits(self, use: Use, rule: Rule) -> bool:
-        """Return whether the imported object is the one that the rule is for."""
-        ours = getattr(tpk, rule.to, None)
-        if ours is None or use.module.startswith("utils"):
-            return False
-        if inspect.isclass(use.value) and inspect.isclass(ours):
-            return issubclass(use.value, ours) or use.name in TRAINING | REWRITTEN
-        return callable(use.value)
+        if call is None:
+            return "it is not called directly" if use.name in CALLED else ""
+        return _why_arguments_stay(call, use, rule)
 
     def _convert_family(self, family: list[classes.OwnClass]) -> None:
         kinds = {kind for each in family for kind in each.all_kinds()}
@@ -371,8 +330,6 @@ class _Conversion:
             self._handled.add(use.node)
             self.edits.put(call, EXPRESSIONS[use.name])
             self.imports.need("import tpk")
-        elif use.name == "TowerContext" and self._convert_tower_context(use):
-            pass
         elif rule is not None:
             self._convert_by_rule(use, rule)
         else:
@@ -385,7 +342,7 @@ class _Conversion:
             return
         call = self.script.call_of.get(use.node)
         if call is not None:
-            self.edits.change(call, self._edit_of_call(use, rule, call))
+            self._convert_call(call, use, rule)
         if rule.note:
             self._note(use.node, f"{use.name}: {rule.note}")
         self._replace(use, f"tpk.{rule.to}")
@@ -399,45 +356,32 @@ class _Conversion:
             return "init is called, which tpk's does not have"
         if use.room == "dataflow" and self._calls_get_data:
             return "get_data is called, which tpk's does not have"
-        own = self._class_derived_at(use.node)
+        own = next((each for each in self._own.values() if use in each.bases), None)
         if own is not None:
             return own.stays if rule.kind else KEPT.get(use.name, "a class derives from it")
         if use.name in STAY_WITH_TRAINING and self._training_stays:
             return STAY_WITH_TRAINING[use.name]
-        if use.tail and not hasattr(getattr(tpk, rule.to), use.tail[0]):
+        if use.tail and not hasattr(rule.ours, use.tail[0]):
             return f"tpk's has no {use.tail[0]}"
         return self._why_call_stays(use)
 
-    def _class_derived_at(self, node: cst.BaseExpression) -> classes.OwnClass | None:
-        return next((own for own in self._own.values() if any(base.value is node for base in own.node.bases)), None)
-
-    def _edit_of_call(self, use: Use, rule: Rule, call: cst.Call) -> Any:
+    def _convert_call(self, call: cst.Call, use: Use, rule: Rule) -> None:
         more: dict[str, str] = {}
-        dropped: tuple[str, ...] = ()
-        value = use.value
-        if use.name in ("TrainConfig", "AutoResumeTrainConfig"):
-            more = self._more_for_config(use, call)
-            value = tpk_tensorpack.TrainConfig
-            dropped = ("always_resume",)
-        if use.name == "PredictConfig":
-            given = dict(bound(call.args, by_position(value)) or ())
-            if "input_names" not in given:
-                more = {"input_names": _names_of_signature(given["input_signature"]) or ""}
-        rebound = rebind(attrs.evolve(rule, dropped=(*rule.dropped, *dropped)), value, getattr(tpk, rule.to), more)
-        if use.name in ("TrainConfig", "AutoResumeTrainConfig"):
-            return lambda updated: rebound(_without_none(updated))
-        return rebound
+        given = bound(call.args, use.value) or {}
+        if rule.to == "TrainConfig":
+            more = self._more_for_config(call, given)
+            self.edits.change(call, _without_none)
+        elif use.name == "PredictConfig" and "input_names" not in given:
+            more = {"input_names": _names_of_signature(given.get("input_signature")) or ""}
+        self.edits.change(call, functools.partial(rebind, rule=rule, theirs=use.value, more=more))
 
-    def _more_for_config(self, use: Use, call: cst.Call) -> dict[str, str]:
+    def _more_for_config(self, call: cst.Call, given: Mapping[str, cst.BaseExpression]) -> dict[str, str]:
         more = self.log.options(call)
-        if use.name == "AutoResumeTrainConfig":
-            more["resume"] = '"auto"'
-        given = dict(bound(call.args, by_position(tpk_tensorpack.TrainConfig)) or ())
         several = any(each.name in SEVERAL_DEVICES for each in self.uses)
         if several and "steps_per_epoch" not in given:
             data = given.get("dataflow")
-            if data is not None and isinstance(data.value, cst.Name):
-                more["steps_per_epoch"] = f"len({data.value.value})"
+            if isinstance(data, cst.Name):
+                more["steps_per_epoch"] = f"len({data.value})"
             else:
                 self._mark(call, "pass steps_per_epoch: tpk's default divides the data among the devices")
         if not self.log.is_set:
@@ -446,53 +390,23 @@ class _Conversion:
             )
         return more
 
-    def _convert_tower_context(self, use: Use) -> bool:
-        call = self.script.call_of.get(use.node)
-        arguments = dict(bound(call.args, by_position(use.value)) or ()) if call is not None else {}
-        training = arguments.get("is_training")
-        if call is None or training is None or not _is_name(training.value, "True"):
-            return False
-        rule = Rule("TrainTowerContext", renamed={"tower_name": "ns_name"}, dropped=("is_training",))
-        self.edits.change(call, rebind(rule, use.value, tpk.TrainTowerContext))
-        self._replace(use, "tpk.TrainTowerContext")
-        return True
-
     def _convert_own_calls(self) -> None:
         """Convert the arguments that classes in the script pass to their tpk base, and the training call."""
-        rules = {
-            node: (use, CONVERTED[use.name])
-            for use in self.uses
-            for node in [use.node]
-            if use.name in CONVERTED and not takes_any_number(use.value)
-        }
-
-        def rule_of(own: classes.OwnClass) -> tuple[Use, Rule] | None:
-            for each in own.line_of_descent():
-                for base in each.node.bases:
-                    if base.value in rules:
-                        return rules[base.value]
-            return None
-
         for own in self._own.values():
-            found = rule_of(own)
-            if found is None or own.stays:
+            bases = [base for each in own.line_of_descent() for base in each.bases if base.name in CONVERTED]
+            # Without parameters of the base, the arguments are for another base class.
+            if own.stays or not bases or not by_position(bases[0].value):
                 continue
-            use, rule = found
-            if not by_position(use.value):
-                continue  # These arguments are for another base class.
-            calls = [
-                node
-                for node in nodes_of(own.node, cst.Call)
-                if _is_super_init(node) and not any(each.has("__init__") for each in own.parents)
-            ]
+            use, rule = bases[0], CONVERTED[bases[0].name]
+            calls = [] if any(each.has("__init__") for each in own.parents) else matchers.findall(own.node, _SUPER_INIT)
             if not own.has("__init__"):
-                calls += [node for node in self.script.calls if self.script.class_of(node.func) is own.node]
+                calls = [*calls, *(node for node in self.script.calls if self.script.class_of(node.func) is own.node)]
             for call in calls:
-                reason = self._why_arguments_stay(call.args, use.value, rule)
+                reason = _why_arguments_stay(call, use, rule)
                 if reason:
                     self._mark(call, f"of the arguments of {use.name}: {reason}")
-                elif rule.renamed or rule.added or rule.dropped or rule.kind == "callback":
-                    self.edits.change(call, rebind(rule, use.value, getattr(tpk, rule.to)))
+                else:
+                    self.edits.change(call, functools.partial(rebind, rule=rule, theirs=use.value))
         if not self._training_stays:
             for call in self.script.calls:
                 if isinstance(call.func, cst.Attribute) and call.func.attr.value == "train_with_defaults":
@@ -619,7 +533,6 @@ class _Conversion:
 
     def _replace(self, use: Use, code: str) -> None:
         self.imports.need("import tpk")
-        self.imports.replaced(use.occurrence)
         self.edits.put(use.node, code)
 
     def _keep(self, use: Use, reason: str) -> None:
@@ -653,45 +566,75 @@ def _member(module: ModuleType, name: str) -> Any:
             raise
 
 
-_SAME: dict[int, str] = {}
-
-
 def _same_in_tpk(value: Any) -> str | None:
     """Return tpk's name for an object of tpk, or None for other objects."""
-    if not _SAME:
-        for name in dir(tpk):
-            each = getattr(tpk, name)
-            if callable(each) and not isinstance(each, ModuleType):
-                _SAME.setdefault(id(each), name)
-    if not callable(value) or isinstance(value, ModuleType):
-        return None
-    return _SAME.get(id(value))
+    name = getattr(value, "__name__", "")
+    return name if callable(value) and getattr(tpk, name, None) is value else None
 
 
-def _names_of_signature(arg: cst.Arg | None) -> str | None:
+def _fits(use: Use, rule: Rule) -> bool:
+    """Return whether the imported object is the one that the rule is for."""
+    if use.module.startswith("utils"):
+        return False
+    if inspect.isclass(use.value) and inspect.isclass(rule.ours):
+        return issubclass(use.value, rule.ours) or use.name in TRAINING | REWRITTEN
+    return callable(use.value)
+
+
+def _why_arguments_stay(call: cst.Call, use: Use, rule: Rule) -> str:
+    if takes_any_number(use.value):
+        return ""
+    given = bound(call.args, use.value)
+    if given is None:
+        return "its arguments are unknown"
+    known = {*inspect.signature(rule.ours).parameters, *rule.dropped}
+    for argument in given:
+        if argument in rule.kept_with:
+            return f"{argument}: {rule.kept_with[argument]}"
+        if rule.renamed.get(argument, argument) not in known:
+            return f"tpk's has no argument {argument}"
+    return _why_values_stay(rule.name, given)
+
+
+def _why_values_stay(name: str, given: Mapping[str, cst.BaseExpression]) -> str:
+    match name:
+        case "AutoResumeTrainConfig" if not _is_name(given.get("always_resume", cst.Name("True")), "True"):
+            return "always_resume is not True"
+        case "MapData" if not isinstance(given.get("func"), cst.Lambda):
+            return "its function gets a copy of the datapoint that it may change"
+        case "PredictConfig" if "session_init" not in given:
+            return "it has no session_init, so its variables keep their initial values"
+        case "PredictConfig" if (
+            "input_names" not in given and _names_of_signature(given.get("input_signature")) is None
+        ):
+            return "it feeds all inputs; tpk's feeds only those that the outputs need"
+        case "ScalarStats" if not all(isinstance(each, cst.SimpleString) for each in _elements(given.get("names"))):
+            return "it keeps name scopes, and the names are not literals"
+        case "ScalarStats" if any("/" in str(text_of(each)) for each in _elements(given.get("names"))):
+            return "it keeps name scopes"
+        case "SyncMultiGPUTrainerReplicated" if "mode" in given and text_of(given["mode"]) not in _MODES:
+            return "tpk's modes have other names"
+        case "TowerContext" if not _is_name(given.get("is_training"), "True"):
+            return "tpk.PredictTowerContext must be told whether to create variables"
+    return ""
+
+
+def _names_of_signature(signature: cst.BaseExpression | None) -> str | None:
     """Return the list of names in a literal signature, or None."""
-    if arg is None or not isinstance(arg.value, cst.List | cst.Tuple):
-        return None
     names = []
-    for element in arg.value.elements:
-        if not isinstance(element.value, cst.Call):
+    if not isinstance(signature, cst.List | cst.Tuple):
+        return None
+    for spec in _elements(signature):
+        name = (bound(spec.args, tensorflow.TensorSpec) or {}).get("name") if isinstance(spec, cst.Call) else None
+        if not isinstance(name, cst.SimpleString):
             return None
-        pairs = dict(bound(element.value.args, ["shape", "dtype", "name"]) or ())
-        name = pairs.get("name")
-        if name is None or not isinstance(name.value, cst.SimpleString):
-            return None
-        names.append(name.value.value)
+        names.append(name.value)
     return f"[{', '.join(names)}]"
 
 
-def _why_scopes_matter(pairs: list[tuple[str, cst.Arg]]) -> str:
-    value = dict(pairs)["names"].value
-    elements = [each.value for each in value.elements] if isinstance(value, cst.List | cst.Tuple) else [value]
-    if not all(isinstance(each, cst.SimpleString) for each in elements):
-        return "it keeps name scopes, and the names are not literals"
-    if any("/" in str(each.evaluated_value) for each in elements):  # type: ignore[attr-defined]
-        return "it keeps name scopes"
-    return ""
+def _elements(node: cst.BaseExpression | None) -> list[cst.BaseExpression | None]:
+    """Return the elements of a list or tuple, or the node itself."""
+    return [each.value for each in node.elements] if isinstance(node, cst.List | cst.Tuple) else [node]
 
 
 def _without_none(call: cst.Call) -> cst.Call:
@@ -720,17 +663,7 @@ def _with_options(call: cst.Call, options: dict[str, str]) -> cst.Call:
     return with_arguments(call, [*call.args, *new]) if new else call
 
 
-def _is_super_init(node: cst.Call) -> bool:
-    func = node.func
-    return (
-        isinstance(func, cst.Attribute)
-        and func.attr.value == "__init__"
-        and isinstance(func.value, cst.Call)
-        and _is_name(func.value.func, "super")
-    )
-
-
-def _is_name(node: cst.CSTNode, name: str) -> bool:
+def _is_name(node: cst.CSTNode | None, name: str) -> bool:
     return isinstance(node, cst.Name) and node.value == name
 
 

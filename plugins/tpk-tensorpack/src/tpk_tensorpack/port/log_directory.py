@@ -11,9 +11,9 @@ from tpk_tensorpack.port.arguments import bound
 from tpk_tensorpack.port.edits import Edits, statements
 from tpk_tensorpack.port.imports import Imports
 from tpk_tensorpack.port.names import LOGGER_METHODS
-from tpk_tensorpack.port.occurrences import Script, dotted, nodes_of
+from tpk_tensorpack.port.occurrences import Script, dotted, nodes_of, text_of
 
-_SETTERS = {"auto_set_dir": ["action", "name"], "set_logger_dir": ["dirname", "action"]}
+_SETTERS = ("auto_set_dir", "set_logger_dir")
 _TRAINING = ("AutoResumeTrainConfig", "TrainConfig", "train_with_defaults")
 _KEPT = 'resume="auto" resumes the run in the directory, which action="k" left to the script'
 _ASKED = "an error is raised if the directory holds a run already, where tensorpack asked what to do"
@@ -60,16 +60,13 @@ class LogDirectory:
         """Convert the uses to a run directory and to `logging`."""
         for use in self._setters:
             edits.replaced[self._script.statement(use.node)] = statements(self._lines(use, imports))
-            imports.replaced(use.occurrence)
         for use in self._asked:
             edits.put(self._script.call_of[use.node], self._name)
-            imports.replaced(use.occurrence)
         logging = [use for use in self.uses if use.name in LOGGER_METHODS]
         names = {use.occurrence.root.value for use in logging if use.length == 1}
         name = names.pop() if len(names) == 1 else "logger"
         for use in logging:
             edits.put(use.node, f"{name}.{LOGGER_METHODS[use.name]}")
-            imports.replaced(use.occurrence)
         if logging:
             imports.need("import logging")
             is_script = "__main__" in self._script.texts
@@ -117,9 +114,8 @@ class LogDirectory:
             return "it is set in a function and used elsewhere"
         return ""
 
-    def _arguments(self, use: Any) -> dict[str, cst.Arg] | None:
-        pairs = bound(self._script.call_of[use.node].args, _SETTERS[use.name])
-        return None if pairs is None else dict(pairs)
+    def _arguments(self, use: Any) -> dict[str, cst.BaseExpression] | None:
+        return bound(self._script.call_of[use.node].args, use.value)
 
     def _lines(self, use: Any, imports: Imports) -> list[str]:
         arguments = self._arguments(use) or {}
@@ -132,21 +128,21 @@ class LogDirectory:
             lines.append(f"os.makedirs({self._name}, exist_ok=True)")
         return lines
 
-    def _path(self, use: Any, arguments: dict[str, cst.Arg], imports: Imports) -> str:
+    def _path(self, use: Any, arguments: dict[str, cst.BaseExpression], imports: Imports) -> str:
         if "dirname" in arguments:
-            return self._script.module.code_for_node(arguments["dirname"].value)
+            return self._script.module.code_for_node(arguments["dirname"])
         imports.need("from pathlib import Path")
         if "name" not in arguments:
             return 'f"train_log/{Path(__file__).stem}"'
-        name = arguments["name"].value
+        name = arguments["name"]
         if isinstance(name, cst.SimpleString):
             return f'f"train_log/{{Path(__file__).stem}}:{name.raw_value}"'
         return f'f"train_log/{{Path(__file__).stem}}:" + {self._script.module.code_for_node(name)}'
 
 
-def _action(arguments: dict[str, cst.Arg] | None) -> str | None:
+def _action(arguments: dict[str, cst.BaseExpression] | None) -> str | None:
     """Return the requested action: None for none, and another value if it is unknown."""
-    arg = (arguments or {}).get("action")
-    if arg is None or (isinstance(arg.value, cst.Name) and arg.value.value == "None"):
+    action = (arguments or {}).get("action")
+    if action is None or (isinstance(action, cst.Name) and action.value == "None"):
         return None
-    return str(arg.value.evaluated_value) if isinstance(arg.value, cst.SimpleString) else "?"
+    return text_of(action) or "?"

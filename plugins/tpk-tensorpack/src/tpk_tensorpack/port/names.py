@@ -8,8 +8,11 @@ comment.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import attrs
+
+import tpk
 
 
 @attrs.frozen
@@ -39,6 +42,11 @@ class Rule:
     @to.default
     def _same_name(self) -> str:
         return self.name
+
+    @property
+    def ours(self) -> Any:
+        """The object in tpk."""
+        return getattr(tpk, self.to)
 
 
 _NEED_NOT_MATCH = {"must_match": "False"}
@@ -132,7 +140,7 @@ _RULES = (
     Rule("RepeatedDataPoint", renamed={"ds": "flow"}),
     # Training; these are converted together or not at all.
     Rule("AsyncMultiGPUTrainer", renamed={"gpus": "devices"}, kind="trainer"),
-    Rule("AutoResumeTrainConfig", to="TrainConfig"),
+    Rule("AutoResumeTrainConfig", to="TrainConfig", added={"resume": '"auto"'}, dropped=("always_resume",)),
     Rule("ModelDesc", kind="model"),
     Rule("NoOpTrainer", kind="trainer"),
     Rule("QueueInputTrainer", kind="trainer"),
@@ -159,6 +167,7 @@ _RULES = (
     Rule("add_activation_summary", renamed={"x": "tensor"}),
     Rule("add_param_summary"),
     Rule("add_tensor_summary", renamed={"x": "tensor"}, dropped=("main_tower_only",)),
+    Rule("TowerContext", to="TrainTowerContext", renamed={"tower_name": "ns_name"}, dropped=("is_training",)),
     Rule("TowerFunc", renamed={"tower_fn": "func"}),
     Rule("apply_grad_processors", renamed={"opt": "optimizer", "gradprocs": "processors"}),
 )
@@ -184,6 +193,9 @@ REWRITTEN = frozenset(
     {"JSONWriter", "MaxSaver", "MinSaver", "OfflinePredictor", "SaverRestoreRelaxed", "ScalarPrinter"}
 )
 """Classes that have the same meaning but no base class in tpk."""
+
+CALLED = frozenset({"OfflinePredictor", "PredictConfig", "TowerContext"})
+"""Names that are converted only in calls, because their arguments decide."""
 
 SESSION_INITS = frozenset(
     {"ChainInit", "DictRestore", "SaverRestore", "SaverRestoreRelaxed", "SmartInit", "get_model_loader"}
@@ -222,7 +234,6 @@ KEPT: dict[str, str] = {
     "RNGDataFlow": "its rng is a RandomState; tpk's is a numpy.random.Generator",
     "StatMonitorParamSetter": "it looks at the last last_k values; tpk's at one more",
     "ThroughputTracker": "tpk's statistic has a different name",
-    "TowerContext": "tpk.PredictTowerContext must be told whether to create variables",
     "add_moving_summary": "tpk's reports the mean over the epoch by this name, and this average as <name>/EMA",
     "regularize_cost": "it searches for the expression; tpk's must match the whole name",
     "regularize_cost_from_collection": "it is 0 in an inference tower",

@@ -167,6 +167,11 @@ def dotted(node: cst.CSTNode) -> str:
     return node.value if isinstance(node, cst.Name) else ""
 
 
+def text_of(node: cst.CSTNode | None) -> str | None:
+    """Return the value of a literal string, or None for other expressions."""
+    return str(node.evaluated_value) if isinstance(node, cst.SimpleString) else None
+
+
 def module_of(node: cst.ImportFrom) -> str:
     """Return the module that a statement imports from; empty for a relative import."""
     return "" if node.module is None else dotted(node.module)

@@ -158,7 +158,8 @@ class PrintData(tpk.dataflow.StatefulProxyDataFlow, ProxyDataFlow):
 class BatchData(tpk.dataflow.BatchData, ProxyDataFlow):
     """Batch `batch_size` consecutive datapoints; see `tpk.dataflow.BatchData`.
 
-    Each component gets the dtype of its first value; Python integers and booleans become int32, floats float32.
+    Each component gets the dtype of its first value; Python integers and booleans become int32, floats float32. If that
+    is a masked array, it is an error; masks of later values are lost, as in tensorpack.
 
     Args:
         ds: the data flow.

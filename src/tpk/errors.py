@@ -267,7 +267,9 @@ def without_frames(error: KeyboardInterrupt) -> KeyboardInterrupt:
 
 
 _ABOUT_AN_OP = re.compile(
-    r"Graph execution error:\n(?:.*\nNode: '[^\n]*'\n)?\s*(?:\d+ root error\(s\) found\.\s*\(0\) )?([^\n]*)", re.DOTALL
+    r"Graph execution error:\n(?:.*\nNode: '[^\n]*'\n)?"
+    r"\s*(?:\d+ root error\(s\) found\.\s*\(0\) (?:[A-Z_]+: )?)?([^\n]*)",
+    re.DOTALL,
 )
 
 

@@ -235,9 +235,18 @@ def missing_feed():
     return v1.placeholder(tf.float32, [], name="keep") + 1
 
 
+def failures_on_two_devices():
+    made = []
+    for device in ("/cpu:0", "/cpu:1"):
+        with tf.device(device):
+            made.append(v1.check_numerics(tf.constant(float("nan")), "a cost"))
+    return tf.add_n(made)
+
+
 @pytest.mark.parametrize(
     ("make_op", "said"),
     [
+        (failures_on_two_devices, "a cost : Tensor had NaN values"),
         (out_of_range_label, "Received a label value of 6 which is outside the valid range of [0, 2)"),
         (missing_feed, "You must feed a value for placeholder tensor 'keep'"),
     ],
@@ -247,7 +256,8 @@ def test_the_failure_of_an_op_says_in_one_line_what_went_wrong(make_op, said, tm
     with trainer.graph.as_default():
         trainer.train_op = make_op()
     with pytest.raises(tf.errors.InvalidArgumentError) as raised:
-        trainer.train(steps_per_epoch=1, max_epoch=1, run_dir=tmp_path)
+        config = v1.ConfigProto(device_count={"CPU": 2})
+        trainer.train(steps_per_epoch=1, max_epoch=1, run_dir=tmp_path, session_config=config)
     expected = f"InvalidArgumentError: {said}"
     (logged,) = [message for message in caplog.messages if message.startswith("training failed")]
     assert logged.startswith(f"training failed in epoch 1, step 1: {expected}")

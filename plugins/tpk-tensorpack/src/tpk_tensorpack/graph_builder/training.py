@@ -15,6 +15,7 @@ __getattr__ = not_here(
     __name__,
     {
         "AsyncMultiGPUBuilder": "AsyncMultiGPUTrainer(gpus)",
+        "GraphBuilder": "DataParallelBuilder",
         "SyncMultiGPUParameterServerBuilder": "SyncMultiGPUTrainerParameterServer(gpus)",
         "SyncMultiGPUReplicatedBuilder": "SyncMultiGPUTrainerReplicated(gpus)",
     },

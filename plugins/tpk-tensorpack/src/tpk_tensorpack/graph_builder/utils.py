@@ -21,6 +21,7 @@ __getattr__ = not_here(
         "aggregate_grads_colocate": "allreduce_grads(all_grads, average)",
         "allreduce_grads_hierarchical": "allreduce_grads(all_grads, average, mode='hierarchical')",
         "allreduce_grads_naive": "allreduce_grads(all_grads, average)",
+        "override_to_local_variable": "tf.get_variable(…, collections=[tf.GraphKeys.LOCAL_VARIABLES])",
         "OverrideCachingDevice": "tf.variable_scope(…, caching_device=…)",
     },
 )

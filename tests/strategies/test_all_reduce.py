@@ -20,7 +20,7 @@ def cpus(count):
 
 
 def gpus(count):
-    """Return GPUs of another process: those of this host may be parts of one."""
+    """Return GPUs of another process, because the GPUs of this host may be parts of one."""
     return [f"/job:worker/task:1/device:GPU:{index}" for index in range(count)]
 
 

@@ -73,7 +73,7 @@ def library(shared_object, tmp_path, monkeypatch):
 
 
 def reported(trainer):
-    """Return what the trackers report of the fake library, without what TensorFlow says of real GPUs."""
+    """Return what the trackers report about the fake library, without TensorFlow's reports about real GPUs."""
     history = trainer.history.items()
     return {name: [*map(float, values)] for name, values in history if not name.startswith("gpu_tensors_gb")}
 

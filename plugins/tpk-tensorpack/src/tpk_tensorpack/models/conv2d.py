@@ -69,7 +69,7 @@ def Conv2D(
     Returns:
         Images, named ``output``.
     """
-    # All other parameters are those of the layer.
+    # All other parameters belong to the layer.
     options = dict(locals())
     if options.pop("split") == 1:
         return layer_with_weights(layers.conv2d, **options)

@@ -47,5 +47,5 @@ def FullyConnected(
         A tensor of shape [batch, units], named ``output``.
     """
     inputs = layers.flatten(inputs)
-    # All parameters are those of the layer.
+    # All parameters belong to the layer.
     return layer_with_weights(layers.dense, **locals())

@@ -37,7 +37,7 @@ BUDGETS = {
     "cli": 2175,
     "cluster": 920,
     "dataflow": 3615,
-    "graph": 2530,
+    "graph": 2535,
     "input_source": 1580,
     "layers": 1725,
     "monitors": 975,

@@ -382,8 +382,7 @@ class _Parts:
 
 def _most_common_device(ops: Iterable[Any]) -> tuple[str | None, _Place]:
     """Return the device of most variables that ops use: as the variables name it, and as it is."""
-    variables = [handle for op in ops for handle in _handles(op) if handle.type == "VarHandleOp"]
-    found = Counter((handle.device or None, _place(handle)) for handle in variables)
+    found = Counter((variable.device or None, _place(variable)) for op in ops for variable in _variables(op))
     return found.most_common(1)[0][0] if found else (None, ("CPU", 0))
 
 
@@ -396,7 +395,12 @@ def _place(variable: Any) -> _Place:
 
 
 def _uses_variables_elsewhere(op: Any, place: _Place) -> bool:
-    return any(handle.type == "VarHandleOp" and _place(handle) != place for handle in _handles(op))
+    return any(_place(variable) != place for variable in _variables(op))
+
+
+def _variables(op: Any) -> list[Any]:
+    """Return the ops that hold the handles of the variables that an op uses."""
+    return [handle for handle in _handles(op) if handle.type == "VarHandleOp"]
 
 
 def _split(moving: Sequence[Any], feeds: Sequence[Any], place: _Place) -> tuple[list[Any], list[Any], list[Any]]:

@@ -195,6 +195,7 @@ class Joiner:
         self.owner = owner
         self.use_list = use_list
         self._allocate = allocate
+        # Whether to give all components to `stack` at once: it makes new arrays, and has not refused any so far.
         self._is_simple = not use_list and allocate is None
         self._numbers: Sequence[int] = ()
         self._arrays: dict[Any, np.ndarray[Any, Any]] = {}

@@ -54,7 +54,7 @@ def require(path: str, source: str) -> str:
     directory, name = os.path.split(path)
     raise FileNotFoundError(
         f"{path} is missing, and nothing is downloaded automatically: get {name} from {source} and put it into "
-        f"{directory}. Data sets with a default directory look for it below the environment variable TENSORPACK_DATASET"
+        f"{directory}. The environment variable TENSORPACK_DATASET sets the parent of the default directories"
     )
 
 

@@ -21,6 +21,7 @@ PACKAGES = sorted(path.parent for path in (ROOT / "plugins").glob("*/pyproject.t
 # not to write bytecode (PYTHONDONTWRITEBYTECODE): that takes three times as long as to import it.
 os.environ.setdefault("UV_COMPILE_BYTECODE", "1")
 OLDEST, NEWEST = "3.10", "3.13"
+OF_TENSORFLOW_1 = "3.7"
 TEST_TOOLS = [
     "pytest>=8",
     "pytest-timeout",
@@ -54,7 +55,7 @@ def add_interpreters_of_pyenv():
     if pyenv is None:
         return
     root = subprocess.run([pyenv, "root"], capture_output=True, text=True, check=True).stdout.strip()
-    for version in (OLDEST, NEWEST):
+    for version in (OF_TENSORFLOW_1, OLDEST, NEWEST):
         for directory in sorted(Path(root, "versions").glob(f"{version}.*/bin")):
             os.environ["PATH"] += os.pathsep + str(directory)
             shim = shutil.which(f"python{version}")
@@ -236,6 +237,28 @@ def port_oracle(session):
     session.install("--no-deps", ".", *ported)
     session.chdir("plugins/tpk-tensorpack")
     run_tests(session, "tests/oracle")
+
+
+@nox.session(python=NEWEST)
+def tf1_oracle(session):
+    """Cases and scripts with TensorFlow 1.15 itself, on Python 3.7, and with the package that runs them without it."""
+    python = shutil.which(f"python{OF_TENSORFLOW_1}")
+    if python is None:
+        session.error(
+            f"TensorFlow 1.15 needs Python {OF_TENSORFLOW_1}, and there is no python{OF_TENSORFLOW_1} on the path: "
+            f"`pyenv install {OF_TENSORFLOW_1}` gets it"
+        )
+    session.install("tensorflow-cpu==2.21.*", *ON_CPUS, *TEST_TOOLS)
+    session.install("--no-deps", ".", "./plugins/tpk-tensorflow1")
+    oracle = Path(session.create_tmp(), "tensorflow1").absolute()
+    if not oracle.exists():
+        session.run(python, "-m", "venv", str(oracle), external=True)
+    in_oracle = str(oracle / "bin" / "python")
+    # NumPy and protobuf as of its time, for which it has no upper bounds.
+    packages = ("tensorflow==1.15.5", "numpy<1.19", "protobuf<3.21")
+    session.run(in_oracle, "-m", "pip", "install", "--quiet", *packages, external=True)
+    session.chdir("plugins/tpk-tensorflow1")
+    run_tests(session, "tests/oracle", TPK_TENSORFLOW_1_15=in_oracle)
 
 
 @nox.session(python=NEWEST)

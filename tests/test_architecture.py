@@ -32,7 +32,7 @@ WITHOUT_TENSORFLOW = {"plugin", *GROUND, "dataflow", "cli"}
 FILES = sorted(SOURCE.rglob("*.py"))
 
 BUDGETS = {
-    "callbacks": 3935,
+    "callbacks": 3950,
     "checkpoint": 1315,
     "cli": 2175,
     "cluster": 920,
@@ -41,7 +41,7 @@ BUDGETS = {
     "input_source": 1580,
     "layers": 1725,
     "monitors": 975,
-    "plugin": 1445,
+    "plugin": 1270,
     "predict": 1100,
     "session": 760,
     "strategies": 2160,
@@ -71,7 +71,10 @@ def test_tensorflow_stays_out_of_the_rooms_that_need_none(path):
 
 def test_no_file_imports_itself_by_way_of_others():
     modules = {".".join(["tpk", *path.relative_to(SOURCE).with_suffix("").parts]): path for path in FILES}
-    imported = {name: set().union(*imports_of(path)) & modules.keys() - {name} for name, path in modules.items()}
+    imported = {
+        name: set().union(*imports_of(path, for_types=False)) & modules.keys() - {name}
+        for name, path in modules.items()
+    }
     # Raises an error that names a circle.
     list(graphlib.TopologicalSorter(imported).static_order())
 

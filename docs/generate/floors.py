@@ -71,8 +71,8 @@ def imports_of(path, for_types=True):
 
 
 def rooms_imported(path, source=SOURCE):
-    """Return the other rooms that a file imports, wherever in it that stands, and for types, too."""
-    top, inside = imports_of(path)
+    """Return the other rooms that a file imports at run time, at its top or in a function."""
+    top, inside = imports_of(path, for_types=False)
     # `from tpk import __version__` needs no room.
     return {name.split(".")[1] for name in top | inside if name.startswith("tpk.")} - {
         room_of(path, source),

@@ -12,12 +12,13 @@ import sys
 import tempfile
 from pathlib import Path
 
+import tpk
 from tpk.callbacks.inference.runner import InferenceRunner
 from tpk.callbacks.processes import handle_interrupts
 from tpk.callbacks.triggers import Every, PeriodicTrigger, TimedCallback, innermost
 from tpk.checks import check_at_least, check_one_of
 from tpk.errors import ConfigError, StopTraining
-from tpk.plugin import Callback, RunOptions, TrainerProtocol, hookimpl, order_of
+from tpk.plugin import Callback, RunSettings, hookimpl, order_of
 from tpk.plugin.creation import import_optional
 
 logger = logging.getLogger(__name__)
@@ -57,7 +58,7 @@ class DebugRun(Callback):
         self._steps = steps
         self._is_configured = False
 
-    def configure_run(self, run: RunOptions) -> None:
+    def configure_run(self, run: RunSettings) -> None:
         """Shorten the run, and give it a temporary directory."""
         self._is_configured = True
         run.max_epoch = min(run.max_epoch, run.starting_epoch)
@@ -68,7 +69,7 @@ class DebugRun(Callback):
             run.run_dir = run.resources.enter_context(directory)
 
     @hookimpl(trylast=True)
-    def setup_graph(self, trainer: TrainerProtocol) -> None:
+    def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Shorten the evaluations."""
         if not self._is_configured:
             raise ConfigError(
@@ -84,14 +85,14 @@ class DebugRun(Callback):
 
     # After everything that reports in each epoch, and before the checkpoint of the epoch.
     @hookimpl(trylast=True)
-    def trigger_epoch(self, trainer: TrainerProtocol) -> None:
+    def trigger_epoch(self, trainer: tpk.Trainer) -> None:
         """Trigger the callbacks whose time may be later."""
         periodic = [each for each in trainer.hooks.plugins.values() if isinstance(each, PeriodicTrigger)]
         # Those that report statistics before those that follow them.
         for each in sorted(periodic, key=lambda each: order_of(innermost(each).trigger)["trylast"]):
             each.trigger(trainer)
 
-    def after_train(self, trainer: TrainerProtocol) -> None:
+    def after_train(self, trainer: tpk.Trainer) -> None:
         """Log that the run succeeded."""
         if trainer.loop.failure is None:
             logger.info("the debug run succeeded")
@@ -135,14 +136,14 @@ class InjectShell(TimedCallback):
         self._path = Path(file).absolute()
         self._shell = shell
 
-    def setup_graph(self, trainer: TrainerProtocol) -> None:
+    def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Choose the shell, and log how to open it."""
         if self._shell == "ipython":
             import_optional("IPython", "InjectShell(shell='ipython')", "ipython", "Or use shell='pdb'.")
         self._shell = self._shell or ("ipython" if importlib.util.find_spec("IPython") else "pdb")
         logger.info("to open a shell in this training: touch %s", self._path)
 
-    def trigger(self, trainer: TrainerProtocol) -> None:
+    def trigger(self, trainer: tpk.Trainer) -> None:
         """Open the shell if the file exists."""
         if not self._path.exists():
             return
@@ -158,7 +159,7 @@ class InjectShell(TimedCallback):
             raise StopTraining("the shell was left by q") from None
 
 
-def _open(shell: str | None, trainer: TrainerProtocol) -> None:
+def _open(shell: str | None, trainer: tpk.Trainer) -> None:
     # The shell sees the local variables of this function.
     sess, graph, monitors = trainer.sess, trainer.graph, trainer.monitors
     greeting = f"in {trainer.loop.progress}, with the variables trainer, sess, graph and monitors"

@@ -8,8 +8,9 @@ from typing import Any
 
 import tensorflow as tf
 
+import tpk
 from tpk.errors import ConfigError
-from tpk.plugin import Callback, TrainerProtocol
+from tpk.plugin import Callback
 
 logger = logging.getLogger(__name__)
 
@@ -48,15 +49,15 @@ class RunOp(Callback):
         self._verbose = verbose
         self.op: Any = None
 
-    def setup_graph(self, trainer: TrainerProtocol) -> None:
+    def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Build the op."""
         self.op = as_operation(self._build())
 
-    def before_train(self, trainer: TrainerProtocol) -> None:
+    def before_train(self, trainer: tpk.Trainer) -> None:
         """Run the op."""
         self._run()
 
-    def trigger(self, trainer: TrainerProtocol) -> None:
+    def trigger(self, trainer: tpk.Trainer) -> None:
         """Run the op."""
         self._run()
 
@@ -92,7 +93,7 @@ class RunUpdateOps(Callback):
         self.collection = collection
         self.op: Any = None
 
-    def setup_graph(self, trainer: TrainerProtocol) -> None:
+    def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Group the ops of the collection."""
         ops = tf.compat.v1.get_collection(self.collection)
         if ops:

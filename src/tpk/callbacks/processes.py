@@ -16,10 +16,11 @@ from typing import Any
 
 import tensorflow as tf
 
+import tpk
 from tpk.checks import check_positive
 from tpk.errors import ConfigError, TrainerStateError
 from tpk.input_source.hang_watcher import ends_in_time
-from tpk.plugin import Callback, TrainerProtocol, hookimpl
+from tpk.plugin import Callback, hookimpl
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +76,7 @@ class StartProcOrThread(Callback):
         self._stop_timeout = stop_timeout
         self._started: list[Any] = []
 
-    def before_train(self, trainer: TrainerProtocol) -> None:
+    def before_train(self, trainer: tpk.Trainer) -> None:
         """Start the processes and threads."""
         for each in self._all:
             if (each.pid if isinstance(each, BaseProcess) else each.ident) is not None:
@@ -89,7 +90,7 @@ class StartProcOrThread(Callback):
             self._started.append(each)
         logger.info("started: %s", ", ".join(each.name for each in self._all) or "nothing")
 
-    def after_epoch(self, trainer: TrainerProtocol) -> None:
+    def after_epoch(self, trainer: tpk.Trainer) -> None:
         """Log which of them have ended early."""
         for each in [each for each in self._started if not each.is_alive()]:
             self._started.remove(each)
@@ -99,7 +100,7 @@ class StartProcOrThread(Callback):
 
     # Last, because other callbacks may need them at the end.
     @hookimpl(trylast=True)
-    def after_train(self, trainer: TrainerProtocol) -> None:
+    def after_train(self, trainer: tpk.Trainer) -> None:
         """Stop the processes and threads."""
         started, self._started = self._started, []
         for each in started:
@@ -242,7 +243,7 @@ class SendStat(Callback):
         self._has_warned = False
 
     @hookimpl(trylast=True)
-    def trigger(self, trainer: TrainerProtocol) -> None:
+    def trigger(self, trainer: tpk.Trainer) -> None:
         """Run the command."""
         known = trainer.monitors.names
         missing = [name for name in self._names if name not in known]

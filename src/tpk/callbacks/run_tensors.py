@@ -8,14 +8,14 @@ from typing import Any
 import attrs
 import tensorflow as tf
 
+import tpk
 from tpk.errors import ConfigError, TowerError, TpkError
 from tpk.graph.gradients import gradient_ops_by_cost
 from tpk.graph.steps import FetchDependencies
-from tpk.plugin import TrainerProtocol
 from tpk.text import nearest
 
 
-def find_tensor(trainer: TrainerProtocol, name: str) -> Any:
+def find_tensor(trainer: tpk.Trainer, name: str) -> Any:
     """Return a tensor by its name in the main training tower, or else in the graph.
 
     Inside a tower a tensor has the same name wherever the tower is, so a callback that looks up its tensors like this
@@ -42,7 +42,7 @@ def find_tensor(trainer: TrainerProtocol, name: str) -> Any:
     return find_in_each_tower(trainer, name)[0]
 
 
-def find_in_each_tower(trainer: TrainerProtocol, name: str) -> list[Any]:
+def find_in_each_tower(trainer: tpk.Trainer, name: str) -> list[Any]:
     """Return the tensors of a name in all training towers, the main one first, or else the one in the graph.
 
     Raises:
@@ -113,7 +113,7 @@ class RunCompanions:
         fetches: the fetches of the last run.
     """
 
-    def __init__(self, trainer: TrainerProtocol, wanted: Sequence[RunTensor], make_op: MakeOp) -> None:
+    def __init__(self, trainer: tpk.Trainer, wanted: Sequence[RunTensor], make_op: MakeOp) -> None:
         inputs = [tensor.op for tower in trainer.towers.training() for tensor in tower.inputs]
         runs = [[getattr(op, "op", op) for op in tf.nest.flatten(train_op)] for train_op in trainer.train_ops]
         self.left_out: list[RunTensor] = []

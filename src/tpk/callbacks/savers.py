@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import tpk
 from tpk.callbacks.statistics.followed import Statistic, StatisticFollower
 from tpk.callbacks.triggers import Every, TimedCallback
 from tpk.checkpoint.directory import CheckpointDirectory
@@ -18,7 +19,7 @@ from tpk.checkpoint.variables import VariableWriter, take_snapshot
 from tpk.checks import check_at_least, check_flags, check_not_negative, check_one_of
 from tpk.errors import CheckpointError, ConfigError
 from tpk.graph.variables import by_name, saveable_variables
-from tpk.plugin import Callback, TrainerProtocol, hookimpl
+from tpk.plugin import Callback, hookimpl
 from tpk.plugin.callback import in_run_dir
 from tpk.tower.keras.model import KerasModel, check_weight_file
 
@@ -99,7 +100,7 @@ class ModelSaver(TimedCallback):
         return in_run_dir(self) if self._checkpoint_dir is None else self._checkpoint_dir
 
     @hookimpl(trylast=True)  # Other callbacks may add variables.
-    def setup_graph(self, trainer: TrainerProtocol) -> None:
+    def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Prepare the directory, and find the variables."""
         self.series = self._make_series(CheckpointDirectory(self.checkpoint_dir))
         trainer.checkpoints.register(self)
@@ -107,7 +108,7 @@ class ModelSaver(TimedCallback):
         self._variables = saveable_variables(trainer.graph) if self._var_list is None else self._var_list
 
     @hookimpl(trylast=True)
-    def trigger(self, trainer: TrainerProtocol) -> None:
+    def trigger(self, trainer: tpk.Trainer) -> None:
         """Request a checkpoint of this moment; save variables without training state immediately."""
         if self.weights_only:
             trainer.checkpoints.before_saving()
@@ -116,7 +117,7 @@ class ModelSaver(TimedCallback):
         else:
             trainer.checkpoints.request(self.series)
 
-    def after_train(self, trainer: TrainerProtocol) -> None:
+    def after_train(self, trainer: tpk.Trainer) -> None:
         """Wait until everything is written."""
         self.series.close()
 
@@ -200,14 +201,14 @@ class MinSaver(StatisticFollower, Callback):
         return self.best[0][1] if self._best else None
 
     @hookimpl(trylast=True)  # Other callbacks may add variables.
-    def setup_graph(self, trainer: TrainerProtocol) -> None:
+    def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Prepare the directory, and find the variables."""
         self._directory = CheckpointDirectory(self.checkpoint_dir, self._prefix, f"checkpoint-{self._prefix}")
         self._directory.prepare()
         self._variables = saveable_variables(trainer.graph)
 
     @hookimpl(trylast=True)  # Other callbacks may report the statistic.
-    def trigger(self, trainer: TrainerProtocol) -> None:
+    def trigger(self, trainer: tpk.Trainer) -> None:
         """Save the variables if the statistic has a new value that is among the best."""
         value = self.statistic.take_new(trainer.monitors)
         if value is None or math.isnan(value):
@@ -220,7 +221,7 @@ class MinSaver(StatisticFollower, Callback):
         except CheckpointError as error:
             handle_failure(error, self._on_failure)
 
-    def after_train(self, trainer: TrainerProtocol) -> None:
+    def after_train(self, trainer: tpk.Trainer) -> None:
         """Release the writer."""
         self._writer.close()
 
@@ -303,7 +304,7 @@ class KerasSaver(Callback):
         run_dir = self.trainer.run_dir
         return self._path if run_dir is None else run_dir / self._path
 
-    def setup_graph(self, trainer: TrainerProtocol) -> None:
+    def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Find the variables.
 
         Raises:
@@ -312,7 +313,7 @@ class KerasSaver(Callback):
         variables = by_name(saveable_variables(trainer.graph))
         self._variables = {name: variables[name] for name in self._model.variable_names(trainer.graph)}
 
-    def trigger(self, trainer: TrainerProtocol) -> None:
+    def trigger(self, trainer: tpk.Trainer) -> None:
         """Write the model."""
         values = trainer.sess.run(self._variables)
         self._model.save(self.path, values, trainer.graph)

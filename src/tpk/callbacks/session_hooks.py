@@ -7,9 +7,10 @@ from weakref import WeakKeyDictionary
 
 import tensorflow as tf
 
+import tpk
 from tpk.errors import HookError, StopTraining
 from tpk.graph.steps import get_global_step_var
-from tpk.plugin import Callback, TrainerProtocol, hookimpl
+from tpk.plugin import Callback, hookimpl
 from tpk.plugin.callback import HOOK_ARGUMENTS
 from tpk.plugin.spec import taking_all
 from tpk.tf_internals import lacks_saver
@@ -17,7 +18,7 @@ from tpk.tf_internals import lacks_saver
 SessionRunHook = tf.compat.v1.train.SessionRunHook
 SessionRunArgs = tf.compat.v1.train.SessionRunArgs
 
-_coordinators: WeakKeyDictionary[TrainerProtocol, tf.train.Coordinator] = WeakKeyDictionary()
+_coordinators: WeakKeyDictionary[tpk.Trainer, tf.train.Coordinator] = WeakKeyDictionary()
 
 _SECONDS_TO_END = 120
 
@@ -63,7 +64,7 @@ class HookToCallback(Callback):
             self.unused_hooks.add("trigger_step")
 
     @hookimpl(trylast=True)
-    def setup_graph(self, trainer: TrainerProtocol) -> None:
+    def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Call ``begin`` of the hook."""
         get_global_step_var()  # Most hooks look for it when they begin.
         with tf.name_scope(""):
@@ -72,7 +73,7 @@ class HookToCallback(Callback):
                 saver = tf.compat.v1.train.Saver(sharded=True, allow_empty=True)
                 tf.compat.v1.add_to_collection(tf.compat.v1.GraphKeys.SAVERS, saver)
 
-    def before_train(self, trainer: TrainerProtocol) -> None:
+    def before_train(self, trainer: tpk.Trainer) -> None:
         """Pass the session and the coordinator to the hook."""
         self.hook.after_create_session(trainer.sess, _coordinator_of(trainer))
 
@@ -84,14 +85,14 @@ class HookToCallback(Callback):
         """Pass the results to the hook."""
         self.hook.after_run(run_context, run_values)
 
-    def trigger_step(self, trainer: TrainerProtocol) -> None:
+    def trigger_step(self, trainer: tpk.Trainer) -> None:
         """End the training if the coordinator was asked to stop."""
         coordinator = _coordinator_of(trainer)
         if coordinator.should_stop():
             coordinator.raise_requested_exception()
             raise StopTraining("the coordinator of the session hooks was asked to stop")
 
-    def after_train(self, trainer: TrainerProtocol) -> None:
+    def after_train(self, trainer: tpk.Trainer) -> None:
         """Call ``end`` of the hook, and wait for the threads of the coordinator."""
         coordinator, failure = _coordinator_of(trainer), trainer.loop.failure
         try:
@@ -109,7 +110,7 @@ class HookToCallback(Callback):
         return f"HookToCallback({self.hook!r})"
 
 
-def _coordinator_of(trainer: TrainerProtocol) -> tf.train.Coordinator:
+def _coordinator_of(trainer: tpk.Trainer) -> tf.train.Coordinator:
     if trainer not in _coordinators:
         _coordinators[trainer] = tf.train.Coordinator(clean_stop_exception_types=[])
     return _coordinators[trainer]

@@ -10,9 +10,10 @@ from typing import Any
 
 import attrs
 
+import tpk
 from tpk.checks import check_at_least, check_positive
 from tpk.errors import ConfigError, HookError, PluginError
-from tpk.plugin import RunOptions, TrainerProtocol, hookimpl, order_of
+from tpk.plugin import RunSettings, hookimpl, order_of
 from tpk.plugin.callback import HOOK_ARGUMENTS, HOOK_NAMES, Callback, trigger_of
 from tpk.plugin.catalog import get_catalog
 from tpk.plugin.creation import Use
@@ -56,7 +57,7 @@ class ProxyCallback(Callback):
 
     cb: Callback
     extra_hooks: Collection[str] = ()
-    trainer: TrainerProtocol = _of_cb("trainer", "The trainer.")
+    trainer: tpk.Trainer = _of_cb("trainer", "The trainer.")
     plugin_name: str = _of_cb("plugin_name", "The unique name under which both are registered.")
     chief_only: bool = _of_cb("chief_only", "Whether only the chief runs the callback.")
 
@@ -98,11 +99,11 @@ class ProxyCallback(Callback):
                 hooks[name] = _in_place_of(place, getattr(self, name))
         return {name: method for name, method in hooks.items() if name not in self.unused_hooks}
 
-    def configure_run(self, run: RunOptions) -> None:
+    def configure_run(self, run: RunSettings) -> None:
         """Let the other callback configure the run."""
         self.cb.configure_run(run)
 
-    def trigger(self, trainer: TrainerProtocol) -> None:
+    def trigger(self, trainer: tpk.Trainer) -> None:
         """Trigger the other callback."""
         trigger_of(self.cb)(trainer)
 
@@ -204,7 +205,7 @@ class TimedCallback(Callback):
         self._triggered_at = 0.0
         self.unused_hooks: set[str] = _unused_hooks(self, TimedCallback)
 
-    def before_train(self, trainer: TrainerProtocol) -> None:
+    def before_train(self, trainer: tpk.Trainer) -> None:
         """Start to count."""
         if self.when.steps is not None:
             self._last_period = trainer.global_step // self.when.steps
@@ -219,7 +220,7 @@ class TimedCallback(Callback):
         if self.when.before_train:
             self._trigger_now(trainer)
 
-    def trigger_step(self, trainer: TrainerProtocol) -> None:
+    def trigger_step(self, trainer: tpk.Trainer) -> None:
         """Trigger if the step ends a period."""
         is_due = False
         if self.when.steps is not None:
@@ -231,12 +232,12 @@ class TimedCallback(Callback):
         if is_due:
             self._trigger_now(trainer)
 
-    def trigger_epoch(self, trainer: TrainerProtocol) -> None:
+    def trigger_epoch(self, trainer: tpk.Trainer) -> None:
         """Trigger if the epoch ends a period."""
         if self.when.epochs is not None and trainer.epoch_num % self.when.epochs == 0:
             self._trigger_now(trainer)
 
-    def _trigger_now(self, trainer: TrainerProtocol) -> None:
+    def _trigger_now(self, trainer: tpk.Trainer) -> None:
         self._triggered_at = self.when.clock()
         trigger_of(self)(trainer)
 
@@ -302,12 +303,12 @@ class PeriodicTrigger(ProxyCallback, TimedCallback):
             self.unused_hooks.discard("trigger_step")
         return super().hook_implementations()
 
-    def before_train(self, trainer: TrainerProtocol) -> None:
+    def before_train(self, trainer: tpk.Trainer) -> None:
         """Let the callback start, then start to count."""
         self.call("before_train", trainer)
         TimedCallback.before_train(self, trainer)
 
-    def trigger_step(self, trainer: TrainerProtocol) -> None:
+    def trigger_step(self, trainer: tpk.Trainer) -> None:
         """Let the callback see the step, then trigger it if the step ends a period."""
         self.call("trigger_step", trainer)
         TimedCallback.trigger_step(self, trainer)
@@ -342,7 +343,7 @@ class EnableCallbackIf(ProxyCallback):
             self.extra_hooks = {*self.extra_hooks, "before_run"}
         return super().hook_implementations()
 
-    def before_epoch(self, trainer: TrainerProtocol) -> None:
+    def before_epoch(self, trainer: tpk.Trainer) -> None:
         """Call the hook if the callback is enabled."""
         self._call_if_enabled("before_epoch", trainer)
 
@@ -356,24 +357,24 @@ class EnableCallbackIf(ProxyCallback):
         if self._enabled_in_run:
             self.call("after_run", run_context, run_values)
 
-    def trigger_step(self, trainer: TrainerProtocol) -> None:
+    def trigger_step(self, trainer: tpk.Trainer) -> None:
         """Call the hook if the callback is enabled."""
         self._call_if_enabled("trigger_step", trainer)
 
-    def after_epoch(self, trainer: TrainerProtocol) -> None:
+    def after_epoch(self, trainer: tpk.Trainer) -> None:
         """Call the hook if the callback is enabled."""
         self._call_if_enabled("after_epoch", trainer)
 
-    def trigger_epoch(self, trainer: TrainerProtocol) -> None:
+    def trigger_epoch(self, trainer: tpk.Trainer) -> None:
         """Call the hook if the callback is enabled."""
         self._call_if_enabled("trigger_epoch", trainer)
 
-    def trigger(self, trainer: TrainerProtocol) -> None:
+    def trigger(self, trainer: tpk.Trainer) -> None:
         """Trigger the callback if it is enabled."""
         if self._predicate(self):
             super().trigger(trainer)
 
-    def _call_if_enabled(self, hook: str, trainer: TrainerProtocol) -> None:
+    def _call_if_enabled(self, hook: str, trainer: tpk.Trainer) -> None:
         if self._predicate(self):
             self.call(hook, trainer)
 
@@ -404,7 +405,7 @@ class PeriodicCallback(EnableCallbackIf):
         check_at_least(self, 1, every_k_steps=every_k_steps, every_k_epochs=every_k_epochs)
         self._every_k_steps, self._every_k_epochs = every_k_steps, every_k_epochs
 
-    def setup_graph(self, trainer: TrainerProtocol) -> None:
+    def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Check the period, then let the callback set up the graph."""
         steps, steps_per_run = self._every_k_steps, trainer.loop.steps_per_run
         if steps is not None and steps % steps_per_run:

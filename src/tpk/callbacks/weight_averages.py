@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import tpk
 from tpk.callbacks.savers import ModelSaver
 from tpk.callbacks.triggers import Every, ProxyCallback, TimedCallback
 from tpk.errors import ConfigError, HookError
 from tpk.graph.optimizers.weight_averages import WEIGHT_AVERAGES_KEY, averaged_weights
-from tpk.plugin import TrainerProtocol
 from tpk.plugin.callback import Callback
 
 
@@ -60,7 +60,7 @@ class WithAveragedWeights(ProxyCallback):
         if isinstance(callback, ModelSaver):
             callback.weights_only = True
 
-    def setup_graph(self, trainer: TrainerProtocol) -> None:
+    def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Check that there are averages, before an hour-long first epoch, and let the callback set up the graph."""
         if not trainer.graph.get_collection(WEIGHT_AVERAGES_KEY):
             raise ConfigError(
@@ -69,11 +69,11 @@ class WithAveragedWeights(ProxyCallback):
             )
         self.call("setup_graph", trainer)
 
-    def trigger_epoch(self, trainer: TrainerProtocol) -> None:
+    def trigger_epoch(self, trainer: tpk.Trainer) -> None:
         """Trigger the callback with the averages."""
         self.trigger(trainer)
 
-    def trigger(self, trainer: TrainerProtocol) -> None:
+    def trigger(self, trainer: tpk.Trainer) -> None:
         """Trigger the callback with the averages."""
         with averaged_weights(trainer.sess):
             super().trigger(trainer)

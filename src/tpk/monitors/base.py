@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+import tpk
 from tpk.durable_files import free_name, refuse_link
 from tpk.errors import ConfigError, HookError, StopTraining
-from tpk.plugin import TrainerProtocol
 from tpk.plugin.callback import Callback, in_run_dir
 
 logger = logging.getLogger(__name__)
@@ -133,7 +133,7 @@ class FileMonitor(Monitor):
         """
         return in_run_dir(self, self.filename)
 
-    def setup_graph(self, trainer: TrainerProtocol) -> None:
+    def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Check that the file can be written.
 
         Raises:

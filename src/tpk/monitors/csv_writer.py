@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+import tpk
 from tpk.durable_files import replace_file
 from tpk.monitors.base import FileMonitor
 from tpk.monitors.history import POSITION_COLUMNS, column_name
-from tpk.plugin import TrainerProtocol
 
 
 class CSVWriter(FileMonitor):
@@ -46,7 +46,7 @@ class CSVWriter(FileMonitor):
         self._times: dict[int, float] = {}
         self._is_resumed = False
 
-    def before_train(self, trainer: TrainerProtocol) -> None:
+    def before_train(self, trainer: tpk.Trainer) -> None:
         """Set aside the file of another run."""
         if not self._is_resumed:
             self.set_aside()

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import tpk
 from tpk.durable_files import free_name, open_no_link, refuse_link, replace_file
 from tpk.monitors.base import FileMonitor
 from tpk.monitors.history import POSITION_COLUMNS, column_name
 from tpk.monitors.values import json_number
-from tpk.plugin import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class JSONWriter(FileMonitor):
         """Write all rows."""
         self._write_all_but(0)
 
-    def after_train(self, trainer: TrainerProtocol) -> None:
+    def after_train(self, trainer: tpk.Trainer) -> None:
         """Write the remaining rows and close the file."""
         try:
             self.flush()

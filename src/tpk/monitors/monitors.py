@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+import tpk
 from tpk.checkpoint.encoding import state_keys
 from tpk.errors import StopTraining
 from tpk.monitors.base import Monitor, report_methods_of
 from tpk.monitors.history import History
 from tpk.monitors.summary_protos import histogram_summary, image_summary, read_summary, scalar_summary, scalars_in
 from tpk.monitors.values import ReportedValueError, as_distribution, as_images, as_scalar
-from tpk.plugin import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class Monitors:
 
     def __init__(
         self,
-        trainer: TrainerProtocol,
+        trainer: tpk.Trainer,
         monitors: Iterable[Monitor] = (),
         is_chief: bool = True,
         *,

@@ -9,9 +9,9 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import tpk
 from tpk.errors import ConfigError
 from tpk.monitors.base import Monitor
-from tpk.plugin import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -72,17 +72,17 @@ class ScalarPrinter(Monitor):
         if not _matches(name, self._blacklist):
             self._values[name] = value
 
-    def trigger_step(self, trainer: TrainerProtocol) -> None:
+    def trigger_step(self, trainer: tpk.Trainer) -> None:
         """Log the scalars that this step reported."""
         # The last step of an epoch is logged with the epoch.
         if trainer.local_step != trainer.loop.steps_per_epoch - 1 or not self._enable_epoch:
             self._log(trainer)
 
-    def trigger_epoch(self, trainer: TrainerProtocol) -> None:
+    def trigger_epoch(self, trainer: tpk.Trainer) -> None:
         """Log the scalars that were reported since the last line, and the checkpoints."""
         self._log(trainer, trainer.checkpoints.take_announcements())
 
-    def after_train(self, trainer: TrainerProtocol) -> None:
+    def after_train(self, trainer: tpk.Trainer) -> None:
         """Log the scalars that were reported after the last epoch."""
         self._log(trainer)
 
@@ -94,7 +94,7 @@ class ScalarPrinter(Monitor):
         """Restore the values that `state_dict` returned."""
         self._values = dict(state["values"])
 
-    def _log(self, trainer: TrainerProtocol, saving: Sequence[str] = ()) -> None:
+    def _log(self, trainer: tpk.Trainer, saving: Sequence[str] = ()) -> None:
         """Log the values that were reported since the last time."""
         values, self._values = self._values, {}
         hidden = sorted(name for name in values if not _matches(name, self._whitelist))
@@ -140,7 +140,7 @@ def _fit(title: str, parts: Iterable[str], width: int, number: int) -> tuple[lis
     return [line.rstrip() for line in lines], left_out
 
 
-def _title(trainer: TrainerProtocol) -> str:
+def _title(trainer: tpk.Trainer) -> str:
     if trainer.loop.max_epoch >= sys.maxsize:
         return f"epoch {trainer.epoch_num}"
     return f"epoch {trainer.epoch_num:{len(str(trainer.loop.max_epoch))}}/{trainer.loop.max_epoch}"

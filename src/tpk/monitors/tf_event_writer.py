@@ -11,10 +11,10 @@ from typing import Any
 
 import tensorflow as tf
 
+import tpk
 from tpk.durable_files import free_name
 from tpk.monitors.base import Monitor
 from tpk.monitors.event_files import Event, EventFiles
-from tpk.plugin import TrainerProtocol
 from tpk.plugin.callback import in_run_dir
 
 logger = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class TFEventWriter(Monitor):
         """
         return in_run_dir(self) if self._logdir is None else Path(self._logdir)
 
-    def setup_graph(self, trainer: TrainerProtocol) -> None:
+    def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Check that there is a folder to write to.
 
         Raises:
@@ -81,7 +81,7 @@ class TFEventWriter(Monitor):
         suffix = f".{(self.plugin_name or type(self).__name__).replace('#', '-')}"
         self._files = EventFiles(self.logdir, suffix, self._max_queue, self._flush_secs, self._clock)
 
-    def before_train(self, trainer: TrainerProtocol) -> None:
+    def before_train(self, trainer: tpk.Trainer) -> None:
         """Write the graph, which is now final, and the step at which the session starts."""
         drops_later_steps = self._is_resumed or self.global_step > 0 or not self._files.paths()
         if self._save_graph and not self._graph_is_written:
@@ -140,7 +140,7 @@ class TFEventWriter(Monitor):
             path.rename(aside / path.name)
         logger.info("the events of an earlier attempt, which left no checkpoint, are now in %s", aside)
 
-    def after_train(self, trainer: TrainerProtocol) -> None:
+    def after_train(self, trainer: tpk.Trainer) -> None:
         """Write the remaining events and close the file."""
         self._files.close()
 

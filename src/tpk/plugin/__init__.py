@@ -24,8 +24,8 @@ class CostCurve(tpk.Callback):
         trainer.monitors.put_scalar("lowest-cost", min(self.costs))
 ```
 
-The hooks are methods of `Callback`, with arguments and examples. `tpk.train.loop` shows when they are called, and
-`tpk.plugin.trainer` what a plugin may use of a trainer. For all of them:
+The hooks are methods of `Callback`, with arguments and examples. `tpk.train.loop` shows when they are called. Their
+`trainer` is a `tpk.Trainer`. For all of them:
 
 - A method may leave out arguments (``def before_run(self)``). It cannot have others, or defaults.
 - Callbacks are called in the order of their list. ``@tpk.hookimpl(tryfirst=True)`` and ``trylast=True`` put a method

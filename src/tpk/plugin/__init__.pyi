@@ -12,9 +12,6 @@ from .creation import (
 from .implementations import order_of as order_of
 from .manager import HookManager as HookManager
 from .progress import Progress as Progress
+from .run_settings import RunSettings as RunSettings
 from .spec import hookimpl as hookimpl, hookspec as hookspec
 from .step import StepHooks as StepHooks
-from .trainer import (
-    RunOptions as RunOptions,
-    TrainerProtocol as TrainerProtocol,
-)

@@ -6,10 +6,11 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar
 
+import tpk
 from tpk.errors import ConfigError
 from tpk.plugin.description import RecordsOptions, shown_arguments
+from tpk.plugin.run_settings import RunSettings
 from tpk.plugin.spec import ConfigurationSpecs, arguments_of_specs, hookspec, taking_all
-from tpk.plugin.trainer import RunOptions, TrainerProtocol
 
 _Self = TypeVar("_Self")
 _Arguments = ParamSpec("_Arguments")
@@ -74,13 +75,13 @@ class Callback(Plugin):
     """
 
     kind: ClassVar[str] = "callback"
-    trainer: TrainerProtocol
+    trainer: tpk.Trainer
     chief_only: bool = True
     unused_hooks: Collection[str] = ()
     state_key: str = ""
 
     @_hook
-    def setup_graph(self, trainer: TrainerProtocol) -> None:
+    def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Add ops to the graph, before it is finalized.
 
         Args:
@@ -95,7 +96,7 @@ class Callback(Plugin):
         """
 
     @_hook
-    def before_train(self, trainer: TrainerProtocol) -> None:
+    def before_train(self, trainer: tpk.Trainer) -> None:
         """Called once before the first epoch, with the session created and all variables initialized or restored.
 
         Args:
@@ -109,7 +110,7 @@ class Callback(Plugin):
         """
 
     @_hook
-    def before_epoch(self, trainer: TrainerProtocol) -> None:
+    def before_epoch(self, trainer: tpk.Trainer) -> None:
         """Called before the first step of each epoch, whose number is `trainer.epoch_num`.
 
         Args:
@@ -160,7 +161,7 @@ class Callback(Plugin):
         """
 
     @_hook
-    def trigger_step(self, trainer: TrainerProtocol) -> None:
+    def trigger_step(self, trainer: tpk.Trainer) -> None:
         """Called after each step.
 
         Args:
@@ -176,7 +177,7 @@ class Callback(Plugin):
         """
 
     @_hook
-    def after_epoch(self, trainer: TrainerProtocol) -> None:
+    def after_epoch(self, trainer: tpk.Trainer) -> None:
         """Called after the last step of each epoch, before any `trigger_epoch`.
 
         Complete results that are collected step by step here, so that `trigger_epoch` of other plugins can use them.
@@ -192,7 +193,7 @@ class Callback(Plugin):
         """
 
     @_hook
-    def trigger_epoch(self, trainer: TrainerProtocol) -> None:
+    def trigger_epoch(self, trainer: tpk.Trainer) -> None:
         """Called at the end of each epoch, to evaluate, save and report.
 
         Args:
@@ -207,7 +208,7 @@ class Callback(Plugin):
         trigger_of(self)(trainer)
 
     @_hook
-    def after_train(self, trainer: TrainerProtocol) -> None:
+    def after_train(self, trainer: tpk.Trainer) -> None:
         """Called once at the end, however the run ends; the session is still open.
 
         Each implementation runs even if others fail; failures are logged. Wrappers are not possible here.
@@ -278,7 +279,7 @@ class Callback(Plugin):
     def resolve_plugins(self) -> None:
         """Replace names of plugins that the callback holds by the plugins; called before the graph is built."""
 
-    def configure_run(self, run: RunOptions) -> None:
+    def configure_run(self, run: RunSettings) -> None:
         """Change the options of the run before anything is built; called once by `Trainer.train`.
 
         It is called in all processes of the run, even with `chief_only`, and must do the same in each of them.
@@ -294,7 +295,7 @@ class Callback(Plugin):
         """
 
     @_flexible
-    def trigger(self, trainer: TrainerProtocol) -> None:
+    def trigger(self, trainer: tpk.Trainer) -> None:
         """Called at the end of each epoch, or when `PeriodicTrigger` decides. It may leave out the trainer."""
 
     def state_dict(self) -> dict[str, Any]:
@@ -345,7 +346,7 @@ class Triggered(Protocol):
         """See `Callback.trigger`."""
 
 
-def trigger_of(callback: Triggered) -> Callable[[TrainerProtocol], None]:
+def trigger_of(callback: Triggered) -> Callable[[tpk.Trainer], None]:
     """Return `trigger` of a callback as a function of the trainer.
 
     Raises:

@@ -9,6 +9,7 @@ from types import ModuleType
 import attrs
 import pluggy
 
+import tpk
 from tpk.errors import HookError, StopTraining
 from tpk.plugin.autoload import load_autoloaded
 from tpk.plugin.callback import STEP_HOOKS, Callback, Plugin
@@ -27,7 +28,6 @@ from tpk.plugin.step import (
     trace_logger,
     traced,
 )
-from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ class HookManager:
         """
         check_names(plugin, self._arguments)
 
-    def attach(self, trainer: TrainerProtocol) -> None:
+    def attach(self, trainer: tpk.Trainer) -> None:
         """Give each registered callback its `trainer`."""
         for plugin in self.plugins.values():
             if isinstance(plugin, Callback):
@@ -170,7 +170,7 @@ class HookManager:
         cause: BaseException | None = self.hook.translate_error(error=error)
         return cause
 
-    def after_train(self, trainer: TrainerProtocol) -> list[BaseException]:
+    def after_train(self, trainer: tpk.Trainer) -> list[BaseException]:
         """Call every `after_train`, even if some fail. Return the failures, which are logged with their tracebacks."""
         failures: list[BaseException] = []
         for registration in call_order(self.hook.after_train):

@@ -14,11 +14,11 @@ from typing import Any, cast
 import attrs
 import pluggy
 
+import tpk
 from tpk.errors import StopTraining, add_note
 from tpk.plugin.callback import HOOK_ARGUMENTS, MAY_STOP
 from tpk.plugin.implementations import Implementation
 from tpk.plugin.spec import hookimpl, taking_all
-from tpk.plugin.trainer import TrainerProtocol
 
 trace_logger = logging.getLogger("tpk.trace")
 
@@ -127,7 +127,7 @@ class StepHooks:
     take_stop: Callable[[StopTraining], None] = raise_stop
     translate_error: Callable[[BaseException], BaseException | None] = lambda error: None
 
-    def trigger(self, trainer: TrainerProtocol) -> None:
+    def trigger(self, trainer: tpk.Trainer) -> None:
         """Call every `trigger_step`; an error gets a note that names the callback."""
         try:
             for method in self.trigger_step:

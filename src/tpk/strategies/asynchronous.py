@@ -6,10 +6,11 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
+import tpk
 from tpk.errors import ConfigError, InputError
 from tpk.graph.devices import Devices, add_logical_devices
 from tpk.graph.gradients import Gradients, check_optimizer, map_values
@@ -24,9 +25,6 @@ from tpk.strategies.parameter_server import SharedVariables
 from tpk.strategies.towers import Tower, gradients_of_towers
 from tpk.strategies.update_order import after_reads
 from tpk.tower.tower_func import TowerFunc
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -169,24 +167,24 @@ class _AsyncWorkers(Callback):
     def updates(self) -> list[int]:
         return [self._main_updates, *self._workers.counts]
 
-    def before_train(self, trainer: TrainerProtocol) -> None:
+    def before_train(self, trainer: tpk.Trainer) -> None:
         runs = [trainer.sess.make_callable(op) for op in self._ops[1:]]
         self._workers = Workers(runs, ends=(tf.errors.OutOfRangeError, tf.errors.CancelledError))
 
     @hookimpl(trylast=True)
-    def before_epoch(self, trainer: TrainerProtocol) -> None:
+    def before_epoch(self, trainer: tpk.Trainer) -> None:
         self._workers.resume()
 
-    def trigger_step(self, trainer: TrainerProtocol) -> None:
+    def trigger_step(self, trainer: tpk.Trainer) -> None:
         self._main_updates += 1
         self._workers.raise_failure()
 
     @hookimpl(tryfirst=True)
-    def after_epoch(self, trainer: TrainerProtocol) -> None:
+    def after_epoch(self, trainer: tpk.Trainer) -> None:
         self._workers.pause()
         self._workers.raise_failure()
 
-    def after_train(self, trainer: TrainerProtocol) -> None:
+    def after_train(self, trainer: tpk.Trainer) -> None:
         self._workers.stop()
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
+import tpk
 from tpk.checks import check_one_of
 from tpk.graph.determinism import sum_in_order
 from tpk.graph.devices import Devices, resolve_devices
@@ -30,9 +31,6 @@ from tpk.strategies.towers import (
 )
 from tpk.strategies.update_order import after_reads, apply_in_groups
 from tpk.tower.tower_func import TowerFunc
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -188,7 +186,7 @@ class ReplicatedStrategy(Strategy):
         self._localize_replicas(replicas)
         return ops
 
-    def trigger_epoch(self, trainer: TrainerProtocol) -> None:
+    def trigger_epoch(self, trainer: tpk.Trainer) -> None:
         """Synchronize the non-trainable variables at the end of each epoch, before they are used."""
         self.synchronize(trainer.sess)
 

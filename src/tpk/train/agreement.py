@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+import tpk
 from tpk import __version__
 from tpk.errors import MismatchError, PeerError, add_note
 from tpk.graph.variables import saveable_variables, variable_name
@@ -23,7 +24,6 @@ from tpk.train.run.description import shared_facts
 
 if TYPE_CHECKING:
     from tpk.input_source.base import InputSource
-    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ _MOST_STEPS_BETWEEN_MEETINGS = 10_000
 _SHOWN = 5
 
 
-def check_agreement(trainer: TrainerProtocol) -> None:
+def check_agreement(trainer: tpk.Trainer) -> None:
     """Check that all processes are about to train the same model in the same way.
 
     Called when the graph is complete, before the first collective operation.
@@ -42,7 +42,7 @@ def check_agreement(trainer: TrainerProtocol) -> None:
     _check_same(trainer, "the facts that all processes must share", _common_facts(trainer))
 
 
-def check_data_agreement(trainer: TrainerProtocol, source: InputSource) -> None:
+def check_data_agreement(trainer: tpk.Trainer, source: InputSource) -> None:
     """Check that all processes have the same data, if the strategy divides it among them.
 
     Args:
@@ -58,7 +58,7 @@ def check_data_agreement(trainer: TrainerProtocol, source: InputSource) -> None:
     _check_same(trainer, "the data", {name: str(value) for name, value in facts.items()})
 
 
-def _check_same(trainer: TrainerProtocol, what: str, facts: Mapping[str, str]) -> None:
+def _check_same(trainer: tpk.Trainer, what: str, facts: Mapping[str, str]) -> None:
     if trainer.strategy.process_group.world_size == 1:
         return
     chief, *others = trainer.strategy.process_group.gather_object(what, facts)
@@ -71,7 +71,7 @@ def _check_same(trainer: TrainerProtocol, what: str, facts: Mapping[str, str]) -
         )
 
 
-def make_checkpoints(trainer: TrainerProtocol) -> Checkpoints:
+def make_checkpoints(trainer: tpk.Trainer) -> Checkpoints:
     """Return the object that takes the checkpoints of a training, for one process or several."""
     return Checkpoints(trainer) if trainer.strategy.world_size == 1 else AgreedCheckpoints(trainer)
 
@@ -89,7 +89,7 @@ class AgreedCheckpoints(Checkpoints):
         clock: returns the time in seconds.
     """
 
-    def __init__(self, trainer: TrainerProtocol, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, trainer: tpk.Trainer, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(trainer)
         self.unused_hooks = ()
         self.stop = StopRequest()
@@ -107,19 +107,19 @@ class AgreedCheckpoints(Checkpoints):
         return path
 
     @hookimpl(trylast=True)
-    def before_epoch(self, trainer: TrainerProtocol) -> None:
+    def before_epoch(self, trainer: tpk.Trainer) -> None:
         """Meet the other processes: one of them may have been asked to stop before the first step."""
         self._serve_requests()
 
     @hookimpl(trylast=True)
-    def trigger_step(self, trainer: TrainerProtocol) -> None:
+    def trigger_step(self, trainer: tpk.Trainer) -> None:
         """Meet the other processes, if it is time."""
         self._steps_since += 1
         if self._steps_since >= self._pace:
             self._serve_requests()
 
     @hookimpl(tryfirst=True)
-    def after_train(self, trainer: TrainerProtocol) -> None:
+    def after_train(self, trainer: tpk.Trainer) -> None:
         """Meet the other processes a last time, if the training ends normally.
 
         Raises:
@@ -180,7 +180,7 @@ class AgreedCheckpoints(Checkpoints):
         self._states_of_others = states[1:]
 
 
-def _common_facts(trainer: TrainerProtocol) -> dict[str, str]:
+def _common_facts(trainer: tpk.Trainer) -> dict[str, str]:
     shared = {name: value for name, value in shared_facts(trainer).items() if name != "num_replicas"}
     plugins = trainer.hooks.plugins.values()
     everywhere = [plugin for plugin in plugins if isinstance(plugin, Callback) and not plugin.chief_only]

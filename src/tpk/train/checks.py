@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
+import tpk
 from tpk.callbacks.statistics.followed import statistic_followers
 from tpk.errors import ConfigError, TrainerStateError
 from tpk.graph.determinism import warn_of_stateful_random_ops
 from tpk.graph.reports.overview import log_model_overview
 
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
-
 _RUN_ONE_OP = ("tpk.train.trainer", "tpk.train.multi_objective")
 """The modules whose `run_step` runs one op in each step, so that a loop can run it many times."""
 
 
-def check_steps_per_run(trainer: TrainerProtocol) -> None:
+def check_steps_per_run(trainer: tpk.Trainer) -> None:
     """Check that one run of the session can make `steps_per_run` steps.
 
     Raises:
@@ -59,7 +57,7 @@ def followed_statistics(plugins: Sequence[Any]) -> list[str]:
     return [follower.statistic.name for follower in statistic_followers(plugins)]
 
 
-def check_graph(trainer: TrainerProtocol) -> None:
+def check_graph(trainer: tpk.Trainer) -> None:
     """Check that the train ops belong to the graph, which is complete. Log its variables and unseeded random ops.
 
     Raises:

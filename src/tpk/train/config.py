@@ -14,7 +14,7 @@ from tpk.dataflow.base import check_iterable
 from tpk.errors import ConfigError
 from tpk.input_source.base import InputSource
 from tpk.plugin.creation import Use, also_spelled
-from tpk.plugin.trainer import FOREVER
+from tpk.plugin.run_settings import FOREVER
 from tpk.session.creator import as_session_creator
 from tpk.train.epoch import as_count
 from tpk.train.model_desc import ModelDesc

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+import tpk
 from tpk.dataflow.base import flow_length
 from tpk.errors import ConfigError
 from tpk.text import format_count
 
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import InputSourceProtocol, TrainerProtocol
-
 _TIMES = " \u00d7 "
 
 
-def steps_of_one_pass(trainer: TrainerProtocol) -> int:
+def steps_of_one_pass(trainer: tpk.Trainer) -> int:
     """Return the number of steps in one pass over the data, if each tower of each process takes a datapoint per step.
 
     Datapoints that are too few for another step are used in the next epoch. All processes have the same number of
@@ -38,7 +36,7 @@ def steps_of_one_pass(trainer: TrainerProtocol) -> int:
     return max(int(min(sizes)) // trainer.strategy.num_replicas, 1)
 
 
-def describe_epoch(trainer: TrainerProtocol) -> str:
+def describe_epoch(trainer: tpk.Trainer) -> str:
     """Return a description of an epoch: its steps, towers and batches, its share of the data, and the devices."""
     strategy, source = trainer.strategy, trainer.input_source
     factors = [format_count(trainer.loop.steps_per_epoch, "step")]
@@ -61,7 +59,7 @@ def describe_epoch(trainer: TrainerProtocol) -> str:
     return f"an epoch is {_TIMES.join(factors)}{data}{where and f' ({where})'}"
 
 
-def _describe_passes(trainer: TrainerProtocol, size: int | None, datapoints: int | None) -> str:
+def _describe_passes(trainer: tpk.Trainer, size: int | None, datapoints: int | None) -> str:
     if not size or not trainer.loop.steps_per_epoch:
         return ""
     taken, world_size = trainer.loop.steps_per_epoch * trainer.strategy.num_replicas, trainer.strategy.world_size
@@ -88,7 +86,7 @@ def as_count(what: str, value: Any, minimum: int) -> int:
     return count
 
 
-def batch_of(source: InputSourceProtocol) -> tuple[int | None, int | None]:
+def batch_of(source: tpk.InputSource) -> tuple[int | None, int | None]:
     """Return the batch size of the data and the number of datapoints that are batched; None for what is unknown."""
     stage: Any = source
     while stage is not None:

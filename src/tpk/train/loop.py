@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+import tpk
 from tpk.errors import Preempted, StopTraining
 from tpk.graph.steps import get_global_step_var
 from tpk.plugin.progress import Progress, StopRequest
-from tpk.plugin.trainer import FOREVER, TrainerProtocol
+from tpk.plugin.run_settings import FOREVER
 from tpk.train.epoch import as_count, describe_epoch
 from tpk.train.resume.preemption import handling_signals
 from tpk.train.run.report import log_end, log_failure, notes_of, outcome_logged, signal_message
@@ -19,18 +20,7 @@ from tpk.train.run.report import log_end, log_failure, notes_of, outcome_logged,
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tpk.plugin.step import StepHooks
-
 logger = logging.getLogger(__name__)
-
-
-class LoopTrainer(TrainerProtocol, Protocol):
-    """The part of a trainer that the loop uses."""
-
-    step_hooks: StepHooks
-
-    def run_step(self) -> None:
-        """Run one step."""
 
 
 class TrainLoop:
@@ -54,7 +44,7 @@ class TrainLoop:
         stop: the request to end the training.
     """
 
-    def __init__(self, trainer: LoopTrainer) -> None:
+    def __init__(self, trainer: tpk.Trainer) -> None:
         self._trainer = trainer
         self.progress = Progress()
         self.steps_per_epoch, self.starting_epoch, self.max_epoch = 0, 1, FOREVER

@@ -5,17 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
 
+import tpk
 from tpk.errors import ConfigError
 from tpk.graph.determinism import check_updates_are_ordered, deterministic_ops
 from tpk.train.epoch import as_count
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
 
 
 def set_random_seed(seed: int) -> None:
@@ -46,7 +43,7 @@ def set_random_seed(seed: int) -> None:
 
 @contextmanager
 def reproducible(
-    trainer: TrainerProtocol, seed: int | None, deterministic: bool, *, is_built: bool = True
+    trainer: tpk.Trainer, seed: int | None, deterministic: bool, *, is_built: bool = True
 ) -> Iterator[None]:
     """Seed a training. Within the context, TensorFlow's ops are deterministic if `deterministic` is set.
 
@@ -85,7 +82,7 @@ def _seed_generators(seed: int) -> None:
     np.random.seed(seed % 2**32)
 
 
-def check_determinism(trainer: TrainerProtocol) -> None:
+def check_determinism(trainer: tpk.Trainer) -> None:
     """Check that the towers of a training wait for each other, and that its updates are ordered.
 
     Raises:

@@ -13,7 +13,7 @@ from tpk.graph.random import set_process_index, step_reads
 from tpk.graph.steps import StepCounter, get_global_step_var
 from tpk.monitors import History, Monitors
 from tpk.plugin import Callback, HookManager, Plugin, get_catalog
-from tpk.plugin.trainer import FOREVER, RunOptions, StrPath
+from tpk.plugin.run_settings import FOREVER, RunSettings, StrPath
 from tpk.session import HookedSession, as_session_creator
 from tpk.strategies.base import NullStrategy, Strategy
 from tpk.tower.handle import TowerHandles
@@ -217,7 +217,7 @@ class Trainer(Plugin):
         """
         resources = self.phases.resources
         with self.phases.enter("train"), resources:
-            options = RunOptions(steps_per_epoch or 0, starting_epoch, max_epoch, run_dir, resume, resources)
+            options = RunSettings(steps_per_epoch or 0, starting_epoch, max_epoch, run_dir, resume, resources)
             known = {"session_init": session_init, "session_config": session_config}
             known |= {"seed": seed, "deterministic": deterministic, **(describe or {})}
             self.setup(

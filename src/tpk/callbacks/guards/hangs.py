@@ -15,11 +15,12 @@ from typing import Any
 
 import tensorflow as tf
 
+import tpk
 from tpk.checks import check_at_least, check_positive
 from tpk.errors import HangError, add_note
 from tpk.graph.steps import ops_run_for
 from tpk.input_source.hang_watcher import Watch, hang_watcher
-from tpk.plugin import Callback, TrainerProtocol, hookimpl
+from tpk.plugin import Callback, hookimpl
 from tpk.text import some
 from tpk.tf_internals import close_runtime
 
@@ -81,7 +82,7 @@ class Watchdog(Callback):
         self._is_over = threading.Event()
         self._has_closed_session = False
 
-    def setup_graph(self, trainer: TrainerProtocol) -> None:
+    def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Add the op that returns the size of the input's queue."""
         source: Any = trainer.input_source
         queue = None if source is None else getattr(source.innermost, "queue", None)
@@ -89,7 +90,7 @@ class Watchdog(Callback):
             self._queue_size = queue.size(name="watchdog_queue_size")
 
     @hookimpl(tryfirst=True)
-    def before_train(self, trainer: TrainerProtocol) -> None:
+    def before_train(self, trainer: tpk.Trainer) -> None:
         """Start to watch, in a thread."""
         self._phase, self._seen, self._before_first_step = "first step", None, None
         self._error, self._has_closed_session = None, False
@@ -97,7 +98,7 @@ class Watchdog(Callback):
         hang_watcher.add(self, self._watch())
 
     @hookimpl(trylast=True)
-    def before_epoch(self, trainer: TrainerProtocol) -> None:
+    def before_epoch(self, trainer: tpk.Trainer) -> None:
         """Watch the steps of the epoch."""
         if self._phase == "first step":
             self._before_first_step = (trainer.global_step, trainer.local_step)
@@ -105,12 +106,12 @@ class Watchdog(Callback):
             self._phase = "step"
 
     @hookimpl(tryfirst=True)
-    def after_epoch(self, trainer: TrainerProtocol) -> None:
+    def after_epoch(self, trainer: tpk.Trainer) -> None:
         """Watch the time between two epochs."""
         self._phase = "time between epochs"
 
     @hookimpl(tryfirst=True)
-    def after_train(self, trainer: TrainerProtocol) -> None:
+    def after_train(self, trainer: tpk.Trainer) -> None:
         """Stop watching, and raise the `HangError` if no run has raised it."""
         self._is_over.set()
         hang_watcher.unwatch(self)
@@ -182,7 +183,7 @@ class Watchdog(Callback):
             _run_aside(lambda: close_runtime(self.trainer.sess))
 
 
-def _describe_input(trainer: TrainerProtocol, queue_size: Any) -> list[str]:
+def _describe_input(trainer: tpk.Trainer, queue_size: Any) -> list[str]:
     source = trainer.input_source
     if source is None:
         return []
@@ -259,7 +260,7 @@ class SessionRunTimeout(Callback):
         check_at_least(self, 1, timeout_in_ms=timeout_in_ms)
         self._timeout_in_ms = timeout_in_ms
 
-    def setup_graph(self, trainer: TrainerProtocol) -> None:
+    def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Set the timeout."""
         trainer.loop.run_timeout_in_ms = self._timeout_in_ms
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+import tpk
 from tpk.callbacks.hyper_params.setters import GraphVarParam
 from tpk.callbacks.run_tensors import NamedTensors, RunCompanions, RunTensor, find_in_each_tower, run_tensors
 from tpk.checks import check_at_least, check_one_of
@@ -26,7 +27,7 @@ from tpk.graph.optimizers.non_finite import (
 from tpk.graph.reports.summaries import MOVING_SUMMARY_OPS_KEY
 from tpk.graph.steps import FetchDependencies, get_global_step_var, ops_run_for
 from tpk.graph.variables import assign_values, saveable_variables, variable_name
-from tpk.plugin import Callback, TrainerProtocol, hookimpl
+from tpk.plugin import Callback, hookimpl
 from tpk.tf_internals import is_reference, output_context
 
 logger = logging.getLogger(__name__)
@@ -104,7 +105,7 @@ class NanGuard(Callback):
 
     # Last, so that the variables of other callbacks exist.
     @hookimpl(trylast=True)
-    def setup_graph(self, trainer: TrainerProtocol) -> None:
+    def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Add the checks to the graph."""
         if self._on_nan == "skip":
             self._find_gates(trainer)
@@ -124,7 +125,7 @@ class NanGuard(Callback):
             values = _values_of_variables(trainer.graph)
             self._variables_are_finite = check_all_finite(values, self.plugin_name) if values else tf.no_op()
 
-    def tensors_to_check(self, trainer: TrainerProtocol) -> list[RunTensor]:
+    def tensors_to_check(self, trainer: tpk.Trainer) -> list[RunTensor]:
         """Return the tensors to check, in every tower.
 
         Raises:
@@ -211,7 +212,7 @@ class NanGuard(Callback):
             if not self.recover(error):
                 raise error from failure
 
-    def trigger_epoch(self, trainer: TrainerProtocol) -> None:
+    def trigger_epoch(self, trainer: tpk.Trainer) -> None:
         """Log how many updates were skipped."""
         counters = [gate.skipped for gate in self._gates if hasattr(gate, "skipped")]
         skipped = int(sum(trainer.sess.run(counters))) if counters else 0
@@ -228,7 +229,7 @@ class NanGuard(Callback):
         """Restore the counts."""
         self.rollbacks, self._skipped = state.get("rollbacks", 0), state.get("skipped", 0)
 
-    def _find_gates(self, trainer: TrainerProtocol) -> None:
+    def _find_gates(self, trainer: tpk.Trainer) -> None:
         self._gates = trainer.graph.get_collection(GATES_KEY)
         if not self._gates:
             raise ConfigError(
@@ -244,7 +245,7 @@ class NanGuard(Callback):
         for key in (tf.compat.v1.GraphKeys.UPDATE_OPS, MOVING_SUMMARY_OPS_KEY):
             skip_non_finite(trainer.graph.get_collection(key))
 
-    def _prepare_rollback(self, trainer: TrainerProtocol) -> None:
+    def _prepare_rollback(self, trainer: tpk.Trainer) -> None:
         strategy = trainer.strategy
         if max(strategy.world_size, strategy.process_group.world_size) > 1:
             raise ConfigError(
@@ -323,7 +324,7 @@ class CheckNumerics(NanGuard):
     def __init__(self) -> None:
         super().__init__(on_nan="stop")
 
-    def tensors_to_check(self, trainer: TrainerProtocol) -> list[RunTensor]:
+    def tensors_to_check(self, trainer: tpk.Trainer) -> list[RunTensor]:
         """Return all floating-point tensors that a step computes, in the order of computation."""
         if not trainer.train_ops:
             raise ConfigError(
@@ -359,7 +360,7 @@ class CheckNumerics(NanGuard):
         return f"the first op that computed a bad number is {op.name!r} ({op.type})"
 
 
-def _find_costs(trainer: TrainerProtocol) -> list[RunTensor]:
+def _find_costs(trainer: tpk.Trainer) -> list[RunTensor]:
     costs = [cost.deref() for cost in gradient_ops_by_cost(trainer.graph)]
     if not costs:
         raise ConfigError(
@@ -369,7 +370,7 @@ def _find_costs(trainer: TrainerProtocol) -> list[RunTensor]:
     return run_tensors(trainer.graph, [(cost.name, cost) for cost in costs])
 
 
-def _find_gradients(trainer: TrainerProtocol) -> list[RunTensor]:
+def _find_gradients(trainer: tpk.Trainer) -> list[RunTensor]:
     records = recorded_gradients(trainer.graph)
     if not records:
         raise ConfigError(
@@ -407,7 +408,7 @@ def _values_of_variables(graph: Any) -> NamedTensors:
     return named
 
 
-def _datapoints_of_run(trainer: TrainerProtocol, fetches: Any) -> range:
+def _datapoints_of_run(trainer: tpk.Trainer, fetches: Any) -> range:
     """Return the numbers of the datapoints that the towers took in the last run; empty if the input cannot tell."""
     source = trainer.input_source
     inputs = [[tensor.op for tensor in tower.inputs] for tower in trainer.towers.training()]
@@ -423,7 +424,7 @@ def _datapoints_of_run(trainer: TrainerProtocol, fetches: Any) -> range:
     return source.datapoints_of(range(consumed - len(inputs), consumed))
 
 
-def _refuse_loss_scale(trainer: TrainerProtocol, what: str, remedy: str) -> None:
+def _refuse_loss_scale(trainer: tpk.Trainer, what: str, remedy: str) -> None:
     """Raise if the optimizer scales the loss dynamically, which makes gradients infinite by design."""
     if any(isinstance(gate, DynamicLossScaleOptimizer) for gate in trainer.graph.get_collection(GATES_KEY)):
         raise ConfigError(

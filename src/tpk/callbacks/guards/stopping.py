@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
+import tpk
 from tpk.callbacks.statistics.followed import Statistic, StatisticFollower
 from tpk.checks import check_at_least, check_mode, check_not_negative
 from tpk.errors import ConfigError, StopTraining
-from tpk.plugin import Callback, TrainerProtocol, hookimpl
+from tpk.plugin import Callback, hookimpl
 
 
 class EarlyStopping(StatisticFollower, Callback):
@@ -51,13 +52,13 @@ class EarlyStopping(StatisticFollower, Callback):
         self._waited = 0
         self._reason = ""
 
-    def before_epoch(self, trainer: TrainerProtocol) -> None:
+    def before_epoch(self, trainer: tpk.Trainer) -> None:
         """End the training again if it had ended when the checkpoint was taken."""
         if self._reason:
             raise StopTraining(self._reason)
 
     @hookimpl(trylast=True)
-    def trigger(self, trainer: TrainerProtocol) -> None:
+    def trigger(self, trainer: tpk.Trainer) -> None:
         """Look at the statistic, after all callbacks that may report it."""
         value = self.statistic.take_new(trainer.monitors) if trainer.is_chief else None
         # Only the chief has all statistics.
@@ -125,15 +126,15 @@ class MaxTime(Callback):
         self._started = 0.0
         self._end = math.inf
 
-    def before_train(self, trainer: TrainerProtocol) -> None:
+    def before_train(self, trainer: tpk.Trainer) -> None:
         """Start the clock."""
         self._count_from(0.0)
 
-    def before_epoch(self, trainer: TrainerProtocol) -> None:
+    def before_epoch(self, trainer: tpk.Trainer) -> None:
         """End the training if the time was up between two epochs."""
         self._check(trainer)
 
-    def trigger_step(self, trainer: TrainerProtocol) -> None:
+    def trigger_step(self, trainer: tpk.Trainer) -> None:
         """End the training if the time is up."""
         if self._clock() >= self._end:
             self._check(trainer)
@@ -151,7 +152,7 @@ class MaxTime(Callback):
         self._started = self._clock() - elapsed
         self._end = self._started + self._seconds
 
-    def _check(self, trainer: TrainerProtocol) -> None:
+    def _check(self, trainer: tpk.Trainer) -> None:
         elapsed = self._clock() - self._started
         if elapsed >= self._seconds:
             self._end = math.inf  # Ask only once.

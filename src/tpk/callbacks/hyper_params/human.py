@@ -7,9 +7,9 @@ import math
 import os
 from pathlib import Path
 
+import tpk
 from tpk.callbacks.hyper_params.setters import GraphVarParam, HyperParam, HyperParamSetter
 from tpk.errors import ConfigError
-from tpk.plugin import TrainerProtocol
 from tpk.plugin.callback import in_run_dir
 
 logger = logging.getLogger(__name__)
@@ -50,13 +50,13 @@ class HumanHyperParamSetter(HyperParamSetter):
         self._path = Path(path)
         self._reported = ""
 
-    def setup_graph(self, trainer: TrainerProtocol) -> None:
+    def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Find the hyperparameter and the file."""
         super().setup_graph(trainer)
         if trainer.is_chief:
             self._path = in_run_dir(self, self._path)
 
-    def before_train(self, trainer: TrainerProtocol) -> None:
+    def before_train(self, trainer: tpk.Trainer) -> None:
         """Set the value from the file."""
         value = self.param.get_value()
         if not isinstance(value, int | float):

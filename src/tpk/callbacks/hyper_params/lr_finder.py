@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+import tpk
 from tpk.callbacks.hyper_params.setters import HyperParam, as_hyper_param
 from tpk.callbacks.run_tensors import find_in_each_tower
 from tpk.checks import check_at_least
@@ -16,7 +17,7 @@ from tpk.errors import ConfigError, TrainerStateError
 from tpk.graph.gradients import recorded_gradients
 from tpk.graph.steps import get_global_step_var
 from tpk.graph.variables import variable_name
-from tpk.plugin import Callback, TrainerProtocol
+from tpk.plugin import Callback
 from tpk.plugin.creation import import_optional
 
 _SMOOTHING = 0.9
@@ -129,7 +130,7 @@ class LRFinder(Callback):
             axes.set_title(f"suggestion: {self.suggestion:.3g}")
         return axes
 
-    def setup_graph(self, trainer: TrainerProtocol) -> None:
+    def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Find the learning rate and the cost."""
         strategy = trainer.strategy
         if strategy.world_size > 1:
@@ -147,7 +148,7 @@ class LRFinder(Callback):
         self.param.setup_graph()
         self._tensors = _find_cost(trainer, self._wanted)
 
-    def before_train(self, trainer: TrainerProtocol) -> None:
+    def before_train(self, trainer: tpk.Trainer) -> None:
         """Check the number of steps."""
         steps = (trainer.loop.max_epoch - trainer.loop.starting_epoch + 1) * trainer.loop.steps_per_epoch
         if steps < self._steps:
@@ -167,7 +168,7 @@ class LRFinder(Callback):
         """Keep the cost."""
         self._cost = float(np.mean(run_values.results))
 
-    def trigger_step(self, trainer: TrainerProtocol) -> None:
+    def trigger_step(self, trainer: tpk.Trainer) -> None:
         """Record the cost, and set the next learning rate or end the search."""
         if self._cost is None:
             raise TrainerStateError(
@@ -191,7 +192,7 @@ class LRFinder(Callback):
                 "training."
             )
 
-    def after_train(self, trainer: TrainerProtocol) -> None:
+    def after_train(self, trainer: tpk.Trainer) -> None:
         """Restore the values from before the search if the training ends early."""
         if self._initial is not None:
             self._finish()
@@ -235,7 +236,7 @@ class LRFinder(Callback):
             replace_file(trainer.run_dir / "lr_finder.csv", "\n".join([*lines, ""]).encode())
 
 
-def _find_cost(trainer: TrainerProtocol, wanted: Any) -> list[Any]:
+def _find_cost(trainer: tpk.Trainer, wanted: Any) -> list[Any]:
     """Return the cost of each tower."""
     if isinstance(wanted, str):
         return find_in_each_tower(trainer, wanted)

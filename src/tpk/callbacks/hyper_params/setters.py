@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+import tpk
 from tpk.callbacks.hyper_params.schedules import Schedule, StepSchedule
 from tpk.callbacks.statistics.followed import Statistic, StatisticFollower
 from tpk.checks import check_at_least, check_mode, check_not_negative
@@ -17,7 +18,7 @@ from tpk.graph.gradients import costs_of_first_tower
 from tpk.graph.optimizers.learning_rate import learning_rate_of
 from tpk.graph.reports.summaries import names_of_scalar_summaries
 from tpk.graph.variables import by_name
-from tpk.plugin import Callback, TrainerProtocol, hookimpl
+from tpk.plugin import Callback, hookimpl
 from tpk.plugin.description import RecordsOptions
 from tpk.text import nearest
 
@@ -172,16 +173,16 @@ class HyperParamSetter(Callback, abc.ABC):
         checkpoint replace what the first call did.
         """
 
-    def setup_graph(self, trainer: TrainerProtocol) -> None:
+    def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Add the ops that setting the hyperparameter needs."""
         self.param.setup_graph()
 
-    def before_train(self, trainer: TrainerProtocol) -> None:
+    def before_train(self, trainer: tpk.Trainer) -> None:
         """Set the value for the first epoch."""
         self.last_epoch = trainer.loop.starting_epoch - 1
         self._set_param()
 
-    def trigger(self, trainer: TrainerProtocol) -> None:
+    def trigger(self, trainer: tpk.Trainer) -> None:
         """Set the value."""
         self.last_epoch = self.epoch_num
         self._set_param()
@@ -273,7 +274,7 @@ class ScheduledHyperParamSetter(HyperParamSetter):
         self._scheduled = scheduled
         return scheduled
 
-    def before_train(self, trainer: TrainerProtocol) -> None:
+    def before_train(self, trainer: tpk.Trainer) -> None:
         """Set the value at the position where the training starts."""
         self._find_next_step()
         super().before_train(trainer)
@@ -287,7 +288,7 @@ class ScheduledHyperParamSetter(HyperParamSetter):
                 trainer.loop.starting_epoch,
             )
 
-    def trigger_step(self, trainer: TrainerProtocol) -> None:
+    def trigger_step(self, trainer: tpk.Trainer) -> None:
         """Set the value after every k steps."""
         if trainer.global_step >= self._next_step:
             self.last_epoch = trainer.epoch_num - (trainer.local_step + 1 < trainer.loop.steps_per_epoch)
@@ -409,7 +410,7 @@ class StatMonitorParamSetter(StatisticFollower, HyperParamSetter):
         self._epoch_of_last_change = 0
 
     @hookimpl(trylast=True)
-    def trigger(self, trainer: TrainerProtocol) -> None:
+    def trigger(self, trainer: tpk.Trainer) -> None:
         """Change the value if the statistic has not improved, after all callbacks that may report it."""
         if trainer.is_chief:
             self.statistic.warn_if_unknown(trainer.monitors)
@@ -464,7 +465,7 @@ class LearningRateMonitor(Callback):
     def __init__(self) -> None:
         self._rates: dict[str, Any] = {}
 
-    def setup_graph(self, trainer: TrainerProtocol) -> None:
+    def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Find the learning rates."""
         taken = names_of_scalar_summaries(trainer.graph)
         found = {name: learning_rate_of(optimizer) for name, optimizer in _optimizers_of(trainer).items()}
@@ -473,7 +474,7 @@ class LearningRateMonitor(Callback):
             logger.debug("no learning rates were found for %s", ", ".join(unknown))
         self._rates = {name: rate for name, rate in found.items() if rate is not None and name not in taken}
 
-    def after_epoch(self, trainer: TrainerProtocol) -> None:
+    def after_epoch(self, trainer: tpk.Trainer) -> None:
         """Report the learning rates."""
         tensors = {name: rate for name, rate in self._rates.items() if not isinstance(rate, float)}
         rates = {**self._rates, **(trainer.sess.run(tensors) if tensors else {})}
@@ -481,7 +482,7 @@ class LearningRateMonitor(Callback):
             trainer.monitors.put_scalar(name, rate)
 
 
-def _optimizers_of(trainer: TrainerProtocol) -> dict[str, Any]:
+def _optimizers_of(trainer: tpk.Trainer) -> dict[str, Any]:
     """Return the optimizers of the first tower by the names under which their learning rates are reported."""
     main_tower = trainer.towers.main
     output = main_tower.output if main_tower is not None else None

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+import tpk
 from tpk.errors import ConfigError, InputError
 from tpk.graph.variables import assign_values, make_local, record_variables, variable_name
-from tpk.plugin import TrainerProtocol
 from tpk.plugin.description import RecordsOptions
 from tpk.tower.handle import TowerHandle
 
@@ -50,7 +50,7 @@ class Inferencer(RecordsOptions, abc.ABC):
         ```
     """
 
-    trainer: TrainerProtocol
+    trainer: tpk.Trainer
 
     @property
     def statistics(self) -> Sequence[str]:

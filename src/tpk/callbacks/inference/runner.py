@@ -15,6 +15,7 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
+import tpk
 from tpk.callbacks.inference.inferencers import Inferencer
 from tpk.callbacks.triggers import innermost
 from tpk.checkpoint.encoding import encode
@@ -25,10 +26,9 @@ from tpk.graph.devices import Devices, physical_of_logical_gpus, resolve_devices
 from tpk.input_source.base import FlowInput, InputSource
 from tpk.input_source.feed import FeedInput
 from tpk.input_source.tensor import TensorInput
-from tpk.plugin import Callback, HookManager, TrainerProtocol
+from tpk.plugin import Callback, HookManager
 from tpk.plugin.creation import also_spelled
 from tpk.plugin.step import StepHooks
-from tpk.plugin.trainer import StrategyProtocol
 from tpk.session.hooked import HookedSession
 from tpk.tower.handle import TowerHandle
 from tpk.tower.tower_func import TowerFunc
@@ -171,7 +171,7 @@ class InferenceRunner(Callback):
                     raise
             logger.info("%s: the sanity pass over at most %d batches went well", self._label, self._sanity_batches)
 
-    def trigger(self, trainer: TrainerProtocol) -> None:
+    def trigger(self, trainer: tpk.Trainer) -> None:
         """Make one pass over the data, and report the statistics.
 
         Raises:
@@ -216,7 +216,7 @@ class InferenceRunner(Callback):
             self._build_tower(trainer, f"{name}/{index}", None, device) for index, device in enumerate(devices)
         )
 
-    def _choose_devices(self, strategy: StrategyProtocol) -> Sequence[str | None]:
+    def _choose_devices(self, strategy: tpk.Strategy) -> Sequence[str | None]:
         return self._devices or [None]
 
     def _build_tower(self, trainer: Any, name: str, inputs: Sequence[Any] | None, device: str | None) -> Any:
@@ -358,7 +358,7 @@ class DataParallelInferenceRunner(InferenceRunner):
         ```
     """
 
-    def _choose_devices(self, strategy: StrategyProtocol) -> Sequence[str | None]:
+    def _choose_devices(self, strategy: tpk.Strategy) -> Sequence[str | None]:
         # A strategy without devices has one device for each replica.
         default = strategy.devices or resolve_devices(len(physical_of_logical_gpus()) or strategy.num_replicas)
         return self._devices or default

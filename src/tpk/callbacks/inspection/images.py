@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+import tpk
 from tpk.callbacks.inspection.tensors import LooksAtTensors
 from tpk.durable_files import replace_file
 from tpk.errors import ConfigError, TowerError
 from tpk.graph.reports.png import encode_png
 from tpk.graph.variables import by_name, name_in_tower, variable_name
-from tpk.plugin import TrainerProtocol
 from tpk.plugin.callback import Callback, in_run_dir
 from tpk.text import nearest
 
@@ -62,7 +62,7 @@ class DumpTensorAsImage(LooksAtTensors):
         self._prefix = prefix
         self._map_func = map_func
 
-    def setup_graph(self, trainer: TrainerProtocol) -> None:
+    def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Find the tensor, and check that there is a run directory."""
         in_run_dir(self)
         super().setup_graph(trainer)
@@ -107,12 +107,12 @@ class DumpParamAsImage(Callback):
         self._prefix = prefix
         self._map_func = map_func
 
-    def setup_graph(self, trainer: TrainerProtocol) -> None:
+    def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Find the variable, and check that there is a run directory."""
         in_run_dir(self)
         self._variable = _find_variable(trainer, self._wanted)
 
-    def trigger(self, trainer: TrainerProtocol) -> None:
+    def trigger(self, trainer: tpk.Trainer) -> None:
         """Save the images."""
         name, value = name_in_tower(variable_name(self._variable)), trainer.sess.run(self._variable)
         images = as_images(self, name, _stretched(value) if self._map_func is None else self._map_func(value))

@@ -13,11 +13,11 @@ from typing import Any
 
 import tensorflow as tf
 
+import tpk
 from tpk.callbacks.inspection.tensors import LooksAtSteps
 from tpk.checks import check_at_least
 from tpk.durable_files import replace_file
 from tpk.errors import ConfigError
-from tpk.plugin import TrainerProtocol
 from tpk.plugin.callback import in_run_dir
 from tpk.tf_internals import chrome_trace
 
@@ -108,7 +108,7 @@ class GraphProfiler(LooksAtSteps):
         position = bisect_right(self._steps, step)
         return self._steps[position] if position < len(self._steps) else math.inf
 
-    def setup_graph(self, trainer: TrainerProtocol) -> None:
+    def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Check that there is a run directory."""
         in_run_dir(self)
         if trainer.loop.steps_per_run > 1:
@@ -116,7 +116,7 @@ class GraphProfiler(LooksAtSteps):
             with tf.device("/cpu:0"):
                 self._fetches = tf.constant(0, name="profiled_step")
 
-    def before_train(self, trainer: TrainerProtocol) -> None:
+    def before_train(self, trainer: tpk.Trainer) -> None:
         """Find the first step to profile."""
         super().before_train(trainer)
         if self._needs_metadata:
@@ -172,7 +172,7 @@ class GraphProfiler(LooksAtSteps):
             self.trainer.monitors.put_event(event)
         logger.info("profile of step %s: %s", name, ", ".join(map(str, written)) or "in the monitors")
 
-    def after_train(self, trainer: TrainerProtocol) -> None:
+    def after_train(self, trainer: tpk.Trainer) -> None:
         """Stop profiling after a failed run."""
         if self._profile is not None:
             self._profile.cancel()

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+import tpk
 from tpk.callbacks.run_tensors import RunCompanions, RunTensor, find_tensor, run_tensors
 from tpk.checks import check_at_least
 from tpk.durable_files import replace_file
 from tpk.errors import ConfigError
 from tpk.graph.gradients import recorded_gradients
 from tpk.graph.variables import name_in_tower
-from tpk.plugin import TrainerProtocol
 from tpk.plugin.callback import Callback, in_run_dir
 from tpk.plugin.progress import Progress
 from tpk.tf_internals import is_reference
@@ -52,7 +52,7 @@ class LooksAtSteps(Callback, ABC):
     def next_due(self, step: int) -> float:
         """Return the number of the first step to look at after `step`."""
 
-    def before_train(self, trainer: TrainerProtocol) -> None:
+    def before_train(self, trainer: tpk.Trainer) -> None:
         """Find out how steps are numbered, and the first step to look at."""
         self._progress, self._steps_per_epoch = trainer.loop.progress, trainer.loop.steps_per_epoch
         # If the training was resumed within an epoch, this epoch is under way already.
@@ -103,11 +103,11 @@ class LooksAtTensors(LooksAtSteps):
     def look(self, values: dict[str, Any]) -> None:
         """Process the values of a step by the names of the tensors."""
 
-    def find_tensors(self, trainer: TrainerProtocol) -> list[RunTensor]:
+    def find_tensors(self, trainer: tpk.Trainer) -> list[RunTensor]:
         """Return the tensors to fetch."""
         return run_tensors(trainer.graph, [self._find_tensor(trainer, each) for each in self._wanted])
 
-    def _find_tensor(self, trainer: TrainerProtocol, wanted: Any) -> tuple[str, Any]:
+    def _find_tensor(self, trainer: tpk.Trainer, wanted: Any) -> tuple[str, Any]:
         """Return a tensor with its name inside the tower, without ``:0``."""
         owner = type(self).__name__
         if isinstance(wanted, str):
@@ -130,7 +130,7 @@ class LooksAtTensors(LooksAtSteps):
         """Return the next multiple of `every_k_steps`."""
         return (step // self._every_k_steps + 1) * self._every_k_steps
 
-    def setup_graph(self, trainer: TrainerProtocol) -> None:
+    def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Find the tensors, and the runs to which they belong."""
         found = self.find_tensors(trainer)
         self._tensors = {each.name: each.tensor for each in found}
@@ -263,7 +263,7 @@ class DumpTensors(LooksAtTensors):
         ```
     """
 
-    def setup_graph(self, trainer: TrainerProtocol) -> None:
+    def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Find the tensors, and check that there is a run directory."""
         in_run_dir(self)
         super().setup_graph(trainer)
@@ -326,7 +326,7 @@ class GradientHistogram(LooksAtTensors):
         self._prefixes: dict[str, str] = {}
         self._missing: set[str] = set()
 
-    def find_tensors(self, trainer: TrainerProtocol) -> list[RunTensor]:
+    def find_tensors(self, trainer: tpk.Trainer) -> list[RunTensor]:
         """Return the gradients of the main training tower."""
         first: dict[tuple[str, str], Any] = {}
         for record in recorded_gradients(trainer.graph):

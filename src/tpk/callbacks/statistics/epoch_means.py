@@ -11,10 +11,11 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
+import tpk
 from tpk.callbacks.run_tensors import NamedTensors, RunCompanions, run_tensors
 from tpk.graph.reports.summaries import moving_summaries, names_of_scalar_summaries
 from tpk.graph.variables import assign_values, make_local, variable_name
-from tpk.plugin import Callback, TrainerProtocol
+from tpk.plugin import Callback
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +54,7 @@ class EpochMeans(Callback):
         self._means: dict[str, float] = {}
         self._has_warned = False
 
-    def setup_graph(self, trainer: TrainerProtocol) -> None:
+    def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Add the sums to the graph."""
         reported = names_of_scalar_summaries(trainer.graph)
         summaries = moving_summaries(trainer.graph)
@@ -72,7 +73,7 @@ class EpochMeans(Callback):
         make_local([each.variable for each in self._sums])
         self.costs = tuple(name for name in costs if any(name in each.places for each in self._sums))
 
-    def before_train(self, trainer: TrainerProtocol) -> None:
+    def before_train(self, trainer: tpk.Trainer) -> None:
         """Prepare to read and reset the sums."""
         if self._sums:
             variables = [each.variable for each in self._sums]
@@ -85,7 +86,7 @@ class EpochMeans(Callback):
             return self._update
         return self._companions.request_for(run_context.original_args.fetches) or self._update
 
-    def after_epoch(self, trainer: TrainerProtocol) -> None:
+    def after_epoch(self, trainer: tpk.Trainer) -> None:
         """Report the means and reset the sums, before any `trigger_epoch`, so that all callbacks can read the means."""
         self._means = {}
         for name, mean in self.read().items():
@@ -115,7 +116,7 @@ class EpochMeans(Callback):
         assign_values(self.trainer.sess, [(each.variable, state[each.key]) for each in fitting])
 
     def _sum_costs(
-        self, trainer: TrainerProtocol, costs: Mapping[str, Sequence[Any]], updates: Sequence[Any]
+        self, trainer: tpk.Trainer, costs: Mapping[str, Sequence[Any]], updates: Sequence[Any]
     ) -> RunCompanions:
         """Return the ops that add the costs of a run to their sums, grouped with `updates`."""
         added: dict[str, Any] = {}
@@ -179,7 +180,7 @@ class _Sum:
 
 
 def _costs_of(
-    trainer: TrainerProtocol, reported: set[str], summaries: Sequence[tuple[Sequence[str], Any]]
+    trainer: tpk.Trainer, reported: set[str], summaries: Sequence[tuple[Sequence[str], Any]]
 ) -> dict[str, list[Any]]:
     """Return the costs of the training towers by the names under which they are reported.
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import tpk
 from tpk.callbacks.triggers import innermost
 from tpk.plugin import Callback
-from tpk.plugin.trainer import MonitorsProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class Statistic:
         self._seen = 0
         self._has_warned = False
 
-    def warn_if_unknown(self, monitors: MonitorsProtocol) -> None:
+    def warn_if_unknown(self, monitors: tpk.Monitors) -> None:
         """Warn once if the statistic is still unknown, with the nearest names."""
         if self.name not in monitors.names and not self._has_warned:
             self._has_warned = True
@@ -42,7 +42,7 @@ class Statistic:
                 monitors.history.nearest(self.name),
             )
 
-    def take_new(self, monitors: MonitorsProtocol) -> float | None:
+    def take_new(self, monitors: tpk.Monitors) -> float | None:
         """Return the latest value, or None if there has been none since the last call."""
         if self.name not in monitors.names:
             self.warn_if_unknown(monitors)

@@ -15,12 +15,13 @@ import numpy as np
 import tensorflow as tf
 from tqdm.auto import tqdm
 
+import tpk
 from tpk.callbacks.run_tensors import find_tensor
 from tpk.callbacks.statistics.epoch_means import EpochMeans
 from tpk.checks import check_at_least
 from tpk.errors import ConfigError
-from tpk.plugin import Callback, TrainerProtocol, hookimpl
-from tpk.plugin.trainer import FOREVER
+from tpk.plugin import Callback, hookimpl
+from tpk.plugin.run_settings import FOREVER
 from tpk.text import human_duration
 
 logger = logging.getLogger(__name__)
@@ -75,7 +76,7 @@ class ProgressBar(Callback):
         self._last_but_one = sys.maxsize
         self._values = ""
 
-    def before_train(self, trainer: TrainerProtocol) -> None:
+    def before_train(self, trainer: tpk.Trainer) -> None:
         """Find the tensors, and whether there is a terminal.
 
         Raises:
@@ -89,7 +90,7 @@ class ProgressBar(Callback):
         self._run_began, self._steps_before_run = self._clock(), trainer.global_step
 
     @hookimpl(trylast=True)  # As in `ThroughputTracker`.
-    def before_epoch(self, trainer: TrainerProtocol) -> None:
+    def before_epoch(self, trainer: tpk.Trainer) -> None:
         """Start an epoch."""
         # 0, unless the run was resumed within the epoch.
         self._first_step = self._step = trainer.local_step + 1
@@ -113,7 +114,7 @@ class ProgressBar(Callback):
             self._request = None
             self._due = -math.inf
 
-    def trigger_step(self, trainer: TrainerProtocol) -> None:
+    def trigger_step(self, trainer: tpk.Trainer) -> None:
         """Show the progress if it is time, after a step that fetches the values."""
         self._step = trainer.local_step + 1
         self._now = self._clock()
@@ -127,13 +128,13 @@ class ProgressBar(Callback):
         if self._last_but_one <= self._step < trainer.loop.steps_per_epoch:
             self._request = self._fetches
 
-    def after_epoch(self, trainer: TrainerProtocol) -> None:
+    def after_epoch(self, trainer: tpk.Trainer) -> None:
         """Show the end of the epoch, and leave the line to other output until the next epoch."""
         if self._bar is not None:
             self._show(trainer)
             self._bar.clear()
 
-    def after_train(self, trainer: TrainerProtocol) -> None:
+    def after_train(self, trainer: tpk.Trainer) -> None:
         """Draw the bar for the last time, without the values, because the session may be unusable."""
         if self._bar is not None:
             self._bar.n = self._step
@@ -144,7 +145,7 @@ class ProgressBar(Callback):
     def _period(self) -> float:
         return _SECONDS_BETWEEN_DRAWINGS if self._is_bar else _SECONDS_BETWEEN_LOG_LINES
 
-    def _start_bar(self, trainer: TrainerProtocol) -> None:
+    def _start_bar(self, trainer: tpk.Trainer) -> None:
         title, steps = _title(trainer), trainer.loop.steps_per_epoch
         if self._bar is None:
             self._bar = tqdm(desc=title, total=steps, bar_format=self._bar_format(trainer), **_size())
@@ -155,7 +156,7 @@ class ProgressBar(Callback):
         self._bar.initial = self._bar.n = self._step
         self._bar.refresh()
 
-    def _show(self, trainer: TrainerProtocol) -> None:
+    def _show(self, trainer: tpk.Trainer) -> None:
         """Draw the bar, or log a line."""
         if self._means is not None:
             means, names = self._means.read(), self._means.costs
@@ -171,11 +172,11 @@ class ProgressBar(Callback):
         times = ", ".join(filter(None, (self._times(trainer), text)))
         logger.info("%s: %d/%d [%s]", _title(trainer), self._step, trainer.loop.steps_per_epoch, times)
 
-    def _bar_format(self, trainer: TrainerProtocol) -> str:
+    def _bar_format(self, trainer: tpk.Trainer) -> str:
         """Return tqdm's default format, with times and speed measured by the clock of this callback."""
         return f"{{l_bar}}{{bar}}| {{n_fmt}}/{{total_fmt}} [{self._times(trainer)}{{postfix}}]"
 
-    def _times(self, trainer: TrainerProtocol) -> str:
+    def _times(self, trainer: tpk.Trainer) -> str:
         """Return the elapsed and the remaining time of the epoch, the speed, and the remaining time of the run."""
         seconds, steps = self._now - self._began, self._step - self._first_step
         if steps <= 0 or seconds <= 0:
@@ -192,18 +193,18 @@ class ProgressBar(Callback):
         return f"{text}, run: {tqdm.format_interval(run_left)} left"
 
 
-def _title(trainer: TrainerProtocol) -> str:
+def _title(trainer: tpk.Trainer) -> str:
     has_end = trainer.loop.max_epoch != FOREVER
     return f"epoch {trainer.epoch_num}/{trainer.loop.max_epoch}" if has_end else f"epoch {trainer.epoch_num}"
 
 
-def _means_of_costs(trainer: TrainerProtocol) -> EpochMeans | None:
+def _means_of_costs(trainer: tpk.Trainer) -> EpochMeans | None:
     """Return the callback that has the means of the costs, if there is one."""
     means = [each for each in trainer.hooks.plugins.values() if isinstance(each, EpochMeans) and each.costs]
     return means[0] if means else None
 
 
-def _find_tensors(names: Sequence[Any] | None, trainer: TrainerProtocol) -> dict[str, Any]:
+def _find_tensors(names: Sequence[Any] | None, trainer: tpk.Trainer) -> dict[str, Any]:
     """Return the tensors to show by their labels."""
     main_tower = trainer.towers.main
     if names is None:
@@ -274,11 +275,11 @@ class EstimatedTimeLeft(Callback):
         self.seconds_left: float | None = None
         self.seconds_total: float | None = None
 
-    def before_train(self, trainer: TrainerProtocol) -> None:
+    def before_train(self, trainer: tpk.Trainer) -> None:
         """Start the clock."""
         self._started = self._epoch_started = self._clock()
 
-    def trigger_epoch(self, trainer: TrainerProtocol) -> None:
+    def trigger_epoch(self, trainer: tpk.Trainer) -> None:
         """Estimate and log the time left."""
         now = self._clock()
         self._epoch_seconds.append(now - self._epoch_started)

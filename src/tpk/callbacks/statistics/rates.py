@@ -9,11 +9,12 @@ from typing import Any
 
 import tensorflow as tf
 
+import tpk
 from tpk.checks import check_positive
 from tpk.errors import ConfigError
 from tpk.graph.steps import FetchDependencies
 from tpk.input_source.meter import InputMeter
-from tpk.plugin import Callback, TrainerProtocol, hookimpl
+from tpk.plugin import Callback, hookimpl
 from tpk.plugin.creation import also_spelled
 
 logger = logging.getLogger(__name__)
@@ -54,7 +55,7 @@ class ThroughputTracker(Callback):
         self._last_step = 0
         self._began = 0.0
 
-    def setup_graph(self, trainer: TrainerProtocol) -> None:
+    def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Find the sizes of the inputs."""
         main_tower = trainer.towers.main
         if self._given is None and main_tower is not None:
@@ -64,7 +65,7 @@ class ThroughputTracker(Callback):
                 self._sizes = [tf.shape(tensor, out_type=tf.int64)[:1] for tensor in batched]
 
     @hookimpl(trylast=True)  # With `after_epoch` first, the time of other callbacks does not count.
-    def before_epoch(self, trainer: TrainerProtocol) -> None:
+    def before_epoch(self, trainer: tpk.Trainer) -> None:
         """Start the clock."""
         self._is_due = bool(self._sizes)
         self._last_step = trainer.local_step
@@ -86,7 +87,7 @@ class ThroughputTracker(Callback):
         self._examples = found.pop() * strategy.num_replicas * strategy.world_size if len(found) == 1 else None
 
     @hookimpl(tryfirst=True)
-    def after_epoch(self, trainer: TrainerProtocol) -> None:
+    def after_epoch(self, trainer: tpk.Trainer) -> None:
         """Report the speed."""
         seconds, steps = self._clock() - self._began, trainer.local_step - self._last_step
         if seconds <= 0 or steps <= 0:
@@ -130,7 +131,7 @@ class InputMonitor(Callback):
         self._began = 0.0
         self._seconds = 0.0
 
-    def setup_graph(self, trainer: TrainerProtocol) -> None:
+    def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Add the ops that measure to the graph."""
         source = trainer.input_source
         if source is None:
@@ -142,13 +143,13 @@ class InputMonitor(Callback):
         if self._meter is None:
             logger.info("InputMonitor: steps never wait for a %s, so nothing is reported", type(source).__name__)
 
-    def before_train(self, trainer: TrainerProtocol) -> None:
+    def before_train(self, trainer: tpk.Trainer) -> None:
         """Start to measure."""
         if self._meter is not None:
             self._meter.start(trainer.sess)
 
     @hookimpl(trylast=True)  # With `after_epoch` first, the time of other callbacks does not count.
-    def before_epoch(self, trainer: TrainerProtocol) -> None:
+    def before_epoch(self, trainer: tpk.Trainer) -> None:
         """Start the clock."""
         self._last_step = trainer.local_step
         self._began = self._clock()
@@ -158,11 +159,11 @@ class InputMonitor(Callback):
         return None if self._meter is None else self._meter.op_for(run_context.original_args.fetches)
 
     @hookimpl(tryfirst=True)
-    def after_epoch(self, trainer: TrainerProtocol) -> None:
+    def after_epoch(self, trainer: tpk.Trainer) -> None:
         """Stop the clock."""
         self._seconds = self._clock() - self._began
 
-    def trigger_epoch(self, trainer: TrainerProtocol) -> None:
+    def trigger_epoch(self, trainer: tpk.Trainer) -> None:
         """Report the scalars."""
         steps = trainer.local_step - self._last_step
         if self._meter is None or not steps:

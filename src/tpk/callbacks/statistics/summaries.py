@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+import tpk
 from tpk.callbacks.run_tensors import find_tensor
 from tpk.checks import check_at_least
 from tpk.errors import ConfigError
 from tpk.graph.reports.summaries import MOVING_SUMMARY_OPS_KEY
 from tpk.graph.steps import FetchDependencies
-from tpk.plugin import TrainerProtocol
 from tpk.plugin.callback import Callback, trigger_of
 
 logger = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class MovingAverageSummary(Callback):
         self._runs: FetchDependencies | None = None
         self._updates: Any = None
 
-    def setup_graph(self, trainer: TrainerProtocol) -> None:
+    def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Group the ops in the collection."""
         ops = [getattr(op, "op", op) for op in trainer.graph.get_collection(self.collection)]
         if ops:
@@ -88,11 +88,11 @@ class MergeAllSummaries(Callback):
         self._steps_per_run = 1
         self._evaluated_at: tuple[int, int] | None = None
 
-    def setup_graph(self, trainer: TrainerProtocol) -> None:
+    def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Merge the summaries in the collection."""
         self._summary = tf.compat.v1.summary.merge_all(self._key)
 
-    def before_train(self, trainer: TrainerProtocol) -> None:
+    def before_train(self, trainer: tpk.Trainer) -> None:
         """Note which step is the last of an epoch."""
         self._last_step = trainer.loop.steps_per_epoch - 1
         self._steps_per_run = trainer.loop.steps_per_run
@@ -111,13 +111,13 @@ class MergeAllSummaries(Callback):
                 self._evaluated_at = (self.trainer.epoch_num, self.trainer.local_step)
             self.trainer.monitors.put_summary(run_values.results)
 
-    def trigger_step(self, trainer: TrainerProtocol) -> None:
+    def trigger_step(self, trainer: tpk.Trainer) -> None:
         """Evaluate the summaries at the end of a period; in the last step, the end of the epoch does it."""
         step = trainer.local_step
         if step != self._last_step and self._ends_period(step):
             trigger_of(self)(trainer)
 
-    def trigger(self, trainer: TrainerProtocol) -> None:
+    def trigger(self, trainer: tpk.Trainer) -> None:
         """Evaluate the summaries in a separate run, and pass them to the monitors.
 
         Raises:
@@ -169,7 +169,7 @@ class SimpleMovingAverage(Callback):
         self._window_size = window_size
         self._window: list[list[float]] = []
 
-    def setup_graph(self, trainer: TrainerProtocol) -> None:
+    def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Find the tensors.
 
         Raises:
@@ -189,7 +189,7 @@ class SimpleMovingAverage(Callback):
         """Add the values to the window."""
         self._window.append([float(value) for value in run_values.results])
 
-    def trigger_step(self, trainer: TrainerProtocol) -> None:
+    def trigger_step(self, trainer: tpk.Trainer) -> None:
         """Report the averages if the window is full, and begin the next one."""
         if len(self._window) * trainer.loop.steps_per_run >= self._window_size:
             for name, average in zip(self._names, np.mean(self._window, axis=0), strict=True):

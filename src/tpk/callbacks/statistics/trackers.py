@@ -12,9 +12,10 @@ from typing import Any
 
 import tensorflow as tf
 
+import tpk
 from tpk.checks import check_positive
 from tpk.errors import ConfigError
-from tpk.plugin import Callback, TrainerProtocol, hookimpl
+from tpk.plugin import Callback, hookimpl
 from tpk.plugin.creation import import_optional
 
 logger = logging.getLogger(__name__)
@@ -74,7 +75,7 @@ class SampledStatistics(Callback):
 
     # Last, and `after_epoch` first, so that the work of other callbacks between two epochs is not measured.
     @hookimpl(trylast=True)
-    def before_epoch(self, trainer: TrainerProtocol) -> None:
+    def before_epoch(self, trainer: tpk.Trainer) -> None:
         """Start to measure."""
         self._samples = {}
         if self._is_enabled:
@@ -83,7 +84,7 @@ class SampledStatistics(Callback):
             self._thread.start()
 
     @hookimpl(tryfirst=True)
-    def after_epoch(self, trainer: TrainerProtocol) -> None:
+    def after_epoch(self, trainer: tpk.Trainer) -> None:
         """Stop measuring, and report."""
         self._stop()
         if self._is_enabled:
@@ -92,7 +93,7 @@ class SampledStatistics(Callback):
             for name, value in self.statistics(self._samples).items():
                 trainer.monitors.put_scalar(name, value)
 
-    def after_train(self, trainer: TrainerProtocol) -> None:
+    def after_train(self, trainer: tpk.Trainer) -> None:
         """Stop measuring if the training has ended within an epoch."""
         self._stop()
 
@@ -134,11 +135,11 @@ class _GPUTracker(SampledStatistics):
         self._is_open = False
         self._handles: dict[int, Any] = {}
 
-    def setup_graph(self, trainer: TrainerProtocol) -> None:
+    def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Import pynvml."""
         self._nvml = import_optional("pynvml", type(self).__name__, "nvidia-ml-py")
 
-    def before_train(self, trainer: TrainerProtocol) -> None:
+    def before_train(self, trainer: tpk.Trainer) -> None:
         """Find the GPUs."""
         self._handles, problem = self._find()
         if problem and self._devices is not None:
@@ -149,7 +150,7 @@ class _GPUTracker(SampledStatistics):
         if problem:
             self.disable(f"{problem}. The training continues without it.")
 
-    def after_train(self, trainer: TrainerProtocol) -> None:
+    def after_train(self, trainer: tpk.Trainer) -> None:
         """Stop measuring, and shut NVML down."""
         super().after_train(trainer)
         if self._is_open:
@@ -251,14 +252,14 @@ class GPUMemoryTracker(_GPUTracker):
 
     _of_session: Sequence[str] = ()
 
-    def before_train(self, trainer: TrainerProtocol) -> None:
+    def before_train(self, trainer: tpk.Trainer) -> None:
         """Find the GPUs of the host and of the session."""
         super().before_train(trainer)
         devices = trainer.sess.list_devices() if self._is_enabled else []
         self._of_session = [each.name for each in devices if each.device_type == "GPU"]
 
     @hookimpl(tryfirst=True)
-    def after_epoch(self, trainer: TrainerProtocol) -> None:
+    def after_epoch(self, trainer: tpk.Trainer) -> None:
         """Report the peaks."""
         super().after_epoch(trainer)
         for name, peak in allocator_peaks(self._of_session).items():
@@ -340,7 +341,7 @@ class HostMemoryTracker(SampledStatistics):
         super().__init__(interval)
         self._psutil: Any = None
 
-    def setup_graph(self, trainer: TrainerProtocol) -> None:
+    def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Import psutil."""
         self._psutil = import_optional("psutil", "HostMemoryTracker", "psutil")
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
+import tpk
 from tpk.graph.gradients import Gradients, check_optimizer
 from tpk.graph.objective import Objective
 from tpk.graph.variables import make_local, variable_name
@@ -22,9 +23,6 @@ from tpk.strategies.update_order import after_reads, apply_in_groups
 from tpk.tf_internals import set_slice_info, slice_info
 from tpk.tower.context import PredictTowerContext
 from tpk.tower.tower_func import TowerFunc
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
 
 GraphKeys = tf.compat.v1.GraphKeys
 
@@ -109,7 +107,7 @@ class DistributedReplicatedStrategy(DistributedStrategy):
         """Return the callback that reports waiting for other processes."""
         return [WatchSteps(self.heartbeat)]
 
-    def trigger_epoch(self, trainer: TrainerProtocol) -> None:
+    def trigger_epoch(self, trainer: tpk.Trainer) -> None:
         """Synchronize the non-trainable variables of all workers, before they are used."""
         self.synchronize(trainer.sess)
 

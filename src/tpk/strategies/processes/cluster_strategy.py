@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
 
+import tpk
 from tpk.cluster.boards import shared_config
 from tpk.cluster.heartbeat import Heartbeat
 from tpk.cluster.server import RunningServer, SharedSession, given_server, start_server
@@ -18,9 +19,6 @@ from tpk.plugin import Callback, hookimpl
 from tpk.session.creator import SessionCreator, default_session_config
 from tpk.strategies.base import Strategy
 from tpk.strategies.processes.process_group import ProcessGroup, SingleProcess, pack, unpack
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -136,7 +134,7 @@ class ClusterStrategy(Strategy):
             self._heartbeat.take_back()
         return self._heartbeat.explain(error)
 
-    def after_train(self, trainer: TrainerProtocol) -> None:
+    def after_train(self, trainer: tpk.Trainer) -> None:
         """Add a note to the error that ends the training if another process failed before."""
         known = None if self._heartbeat is None else self._heartbeat.failure
         if known is not None and trainer.loop.failure is not None and not isinstance(trainer.loop.failure, PeerError):
@@ -190,7 +188,7 @@ class WatchSteps(Callback):
     def __init__(self, heartbeat: Heartbeat) -> None:
         self._begin, self._end = heartbeat.begin, heartbeat.end
 
-    def before_train(self, trainer: TrainerProtocol) -> None:
+    def before_train(self, trainer: tpk.Trainer) -> None:
         """Keep the session for the steps."""
         self._sess = trainer.sess
 

@@ -27,8 +27,9 @@ from collections import deque
 from collections.abc import Collection, Generator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+import tpk
 from tpk.checkpoint.directory import CheckpointDirectory
 from tpk.checkpoint.files import Checkpoint, newest_complete
 from tpk.checkpoint.series import CheckpointSeries, Retention
@@ -40,9 +41,6 @@ from tpk.plugin import Callback, hookimpl
 from tpk.plugin.callback import trigger_of
 from tpk.train.resume.state import take_state
 from tpk.train.run.directory import check_is_there
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +54,7 @@ class Saver(Protocol):
         series: writes its files.
     """
 
-    def trigger(self, trainer: TrainerProtocol) -> None:
+    def trigger(self, trainer: tpk.Trainer) -> None:
         """Request a checkpoint of this moment, or write it."""
 
     plugin_name: str
@@ -83,7 +81,7 @@ class Checkpoints(Callback):
         stop: the request to end the training; with several processes, the one on which they have agreed.
     """
 
-    def __init__(self, trainer: TrainerProtocol) -> None:
+    def __init__(self, trainer: tpk.Trainer) -> None:
         self.trainer = trainer
         self.unused_hooks: Collection[str] = ("trigger_step",)
         self.stop = trainer.loop.stop
@@ -213,7 +211,7 @@ class Checkpoints(Callback):
         return series.wait()
 
     @hookimpl(trylast=True)
-    def before_train(self, trainer: TrainerProtocol) -> None:
+    def before_train(self, trainer: tpk.Trainer) -> None:
         """Take a checkpoint of the beginning, if one was requested."""
         self._epoch_that_is_over = trainer.loop.starting_epoch - 1
         self._first_step = trainer.global_step
@@ -223,13 +221,13 @@ class Checkpoints(Callback):
             self._serve_requests()
 
     @hookimpl(trylast=True)
-    def trigger_step(self, trainer: TrainerProtocol) -> None:
+    def trigger_step(self, trainer: tpk.Trainer) -> None:
         """Take a checkpoint, if one was requested in this step."""
         if self._requests:
             self._serve_requests()
 
     @hookimpl(wrapper=True)
-    def trigger_epoch(self, trainer: TrainerProtocol) -> Generator[None, Any, Any]:  # type: ignore[override]
+    def trigger_epoch(self, trainer: tpk.Trainer) -> Generator[None, Any, Any]:  # type: ignore[override]
         """Take a checkpoint, if one was requested at the end of this epoch."""
         self._check_run_dir()
         self._is_ending_epoch = True
@@ -242,7 +240,7 @@ class Checkpoints(Callback):
         return result
 
     @hookimpl(tryfirst=True)
-    def after_train(self, trainer: TrainerProtocol) -> None:
+    def after_train(self, trainer: tpk.Trainer) -> None:
         """Take a checkpoint of the last step, if the training ends normally and the savers have not saved it."""
         try:
             if trainer.loop.failure is None:
@@ -304,7 +302,7 @@ class Checkpoints(Callback):
         self._own_series.retention.latest = tuple(self._own_series.directory.names())
         return self._own_series
 
-    def _warn_of_savers_elsewhere(self, trainer: TrainerProtocol) -> None:
+    def _warn_of_savers_elsewhere(self, trainer: tpk.Trainer) -> None:
         full = [saver for saver in self._savers if not saver.weights_only]
         run_dir = trainer.run_dir
         if run_dir is not None and full and all(_directory(saver) != run_dir.resolve() for saver in full):

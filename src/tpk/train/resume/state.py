@@ -7,10 +7,11 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+import tpk
 from tpk.callbacks.triggers import innermost
 from tpk.checkpoint.encoding import encode, state_keys
 from tpk.checkpoint.files import Checkpoint
@@ -22,15 +23,10 @@ from tpk.monitors.base import Monitor
 from tpk.plugin import Callback, hookimpl
 from tpk.train.run.description import run_facts
 
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
-
 logger = logging.getLogger(__name__)
 
 
-def take_state(
-    trainer: TrainerProtocol, epoch_is_over: bool, others: Sequence[Mapping[str, Any]] = ()
-) -> dict[str, Any]:
+def take_state(trainer: tpk.Trainer, epoch_is_over: bool, others: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
     """Return the current training state, encoded.
 
     Args:
@@ -52,7 +48,7 @@ def take_state(
     }
 
 
-def take_own_state(trainer: TrainerProtocol) -> dict[str, Any]:
+def take_own_state(trainer: tpk.Trainer) -> dict[str, Any]:
     """Return the part of the training state that differs between the processes of a training, encoded.
 
     Raises:
@@ -100,7 +96,7 @@ class Resumption(Callback):
         """The path of the checkpoint."""
         return Path(self._checkpoint.prefix)
 
-    def begin(self, trainer: TrainerProtocol) -> None:
+    def begin(self, trainer: tpk.Trainer) -> None:
         """Restore the first part, once there is a session.
 
         Raises:
@@ -126,17 +122,17 @@ class Resumption(Callback):
         trainer.monitors.pause()
 
     @hookimpl(trylast=True)
-    def before_train(self, trainer: TrainerProtocol) -> None:
+    def before_train(self, trainer: tpk.Trainer) -> None:
         """Restore the second part, if the checkpoint was taken at the end of an epoch."""
         self._finish(trainer)
 
     @hookimpl(trylast=True)
-    def before_epoch(self, trainer: TrainerProtocol) -> None:
+    def before_epoch(self, trainer: tpk.Trainer) -> None:
         """Restore the second part, if the checkpoint was taken within an epoch."""
         if self._values is not None:
             self._finish(trainer)
 
-    def _finish(self, trainer: TrainerProtocol) -> None:
+    def _finish(self, trainer: tpk.Trainer) -> None:
         assert self._values is not None
         trainer.checkpoints.assign(self._values)
         self._values = None
@@ -148,7 +144,7 @@ class Resumption(Callback):
         trainer.monitors.resume()
         restore_random_state(self._state["random"])
 
-    def _check_run(self, trainer: TrainerProtocol) -> None:
+    def _check_run(self, trainer: tpk.Trainer) -> None:
         before, now = self._state["run"], run_facts(trainer)
         progress = self._state["progress"]
         if not self._state["epoch_is_over"] and progress["local_step"] >= trainer.loop.steps_per_epoch:
@@ -168,7 +164,7 @@ class Resumption(Callback):
                 "; ".join(changes),
             )
 
-    def _read_variables(self, trainer: TrainerProtocol) -> dict[str, np.ndarray]:
+    def _read_variables(self, trainer: tpk.Trainer) -> dict[str, np.ndarray]:
         if not trainer.is_chief:  # It gets them from the chief.
             return {}
         variables = trainer.checkpoints.variables
@@ -219,7 +215,7 @@ def state_of_rank(state: Mapping[str, Any], rank: int, world_size: int) -> dict[
     return {**state, **(others[rank - 1] if rank else {})}
 
 
-def restore_callbacks(trainer: TrainerProtocol, states: Mapping[str, Any]) -> None:
+def restore_callbacks(trainer: tpk.Trainer, states: Mapping[str, Any]) -> None:
     """Restore the callbacks by their keys, and log which states and callbacks have no counterpart.
 
     Raises:
@@ -241,7 +237,7 @@ def restore_callbacks(trainer: TrainerProtocol, states: Mapping[str, Any]) -> No
         logger.warning("callbacks without a state in the checkpoint start from scratch: %s", ", ".join(new))
 
 
-def restore_input(trainer: TrainerProtocol, state: Mapping[str, Any] | None) -> None:
+def restore_input(trainer: tpk.Trainer, state: Mapping[str, Any] | None) -> None:
     """Restore the position in the data, before the input starts.
 
     Raises:
@@ -298,7 +294,7 @@ def _random_state() -> dict[str, Any]:
     return {"python": (version, np.array(numbers, np.int64), gauss), "numpy": np.random.get_state()}
 
 
-def _states(trainer: TrainerProtocol) -> dict[str, Any]:
+def _states(trainer: tpk.Trainer) -> dict[str, Any]:
     states = {}
     for key, callback in _keyed(trainer).items():
         try:
@@ -309,7 +305,7 @@ def _states(trainer: TrainerProtocol) -> dict[str, Any]:
     return states
 
 
-def _keyed(trainer: TrainerProtocol) -> dict[str, Callback]:
+def _keyed(trainer: tpk.Trainer) -> dict[str, Callback]:
     """Return the callbacks of a trainer by their keys in a training state; a proxy has the key of what it wraps."""
     callbacks = [
         plugin

@@ -8,25 +8,23 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+import tpk
 from tpk import __version__
 from tpk.input_source.base import InputCallback
 from tpk.plugin.description import described, options_of
-from tpk.plugin.trainer import FOREVER
+from tpk.plugin.run_settings import FOREVER
 from tpk.train.epoch import batch_of
 from tpk.train.run.names import is_own_command
-
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
 
 _GIT_TIMEOUT = 2.0
 
 
-def describe_run(trainer: TrainerProtocol, callbacks: Iterable[Any], monitors: Iterable[Any]) -> dict[str, Any]:
+def describe_run(trainer: tpk.Trainer, callbacks: Iterable[Any], monitors: Iterable[Any]) -> dict[str, Any]:
     """Return a description of a run that is about to start, as plain data. Each plugin has its name and its options.
 
     Args:
@@ -64,7 +62,7 @@ def describe_run(trainer: TrainerProtocol, callbacks: Iterable[Any], monitors: I
     }
 
 
-def shared_facts(trainer: TrainerProtocol) -> dict[str, Any]:
+def shared_facts(trainer: tpk.Trainer) -> dict[str, Any]:
     """Return the properties of a trainer and its strategy that must be equal in all processes, as plain data."""
     strategy = trainer.strategy
     facts: dict[str, Any] = {"trainer": type(trainer).__name__}
@@ -73,7 +71,7 @@ def shared_facts(trainer: TrainerProtocol) -> dict[str, Any]:
     return {**facts, **trainer.options}
 
 
-def run_facts(trainer: TrainerProtocol) -> dict[str, Any]:
+def run_facts(trainer: tpk.Trainer) -> dict[str, Any]:
     """Return the properties of a run that should be unchanged when it is resumed."""
     shared = shared_facts(trainer)
     kept = ("trainer", "strategy", "num_replicas", "precision")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+import tpk
 from tpk.checkpoint.files import Checkpoint
 from tpk.errors import CheckpointError, TpkError
 from tpk.plugin.callback import Callback
@@ -35,7 +36,7 @@ from tpk.train.run.names import ATTEMPTS_NAME
 from tpk.train.run.report import known_directions, outcome_of
 
 if TYPE_CHECKING:
-    from tpk.plugin.trainer import RunOptions, TrainerProtocol
+    from tpk.plugin.run_settings import RunSettings
 
 logger = logging.getLogger(__name__)
 
@@ -64,8 +65,8 @@ class RunRecord:
 
     def __init__(
         self,
-        trainer: TrainerProtocol,
-        options: RunOptions,
+        trainer: tpk.Trainer,
+        options: RunSettings,
         description: Mapping[str, Any],
         run_file: str = "",
         *,

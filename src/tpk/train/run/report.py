@@ -9,23 +9,20 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
+import tpk
 from tpk.callbacks.statistics.epoch_means import EpochMeans
 from tpk.callbacks.statistics.followed import StatisticFollower, statistic_followers
 from tpk.errors import Preempted, StopTraining, add_note, in_one_line
 from tpk.text import human_duration
 from tpk.train.run.names import how_to_resume
 
-if TYPE_CHECKING:
-    from tpk.plugin.trainer import TrainerProtocol
-
 logger = logging.getLogger(__name__)
 
 
-def log_end(trainer: TrainerProtocol, end: Exception) -> None:
+def log_end(trainer: tpk.Trainer, end: Exception) -> None:
     """Log, in one line, why a training ends before its last epoch."""
     if isinstance(end, StopTraining):
         logger.info("training ended %s: %s", steps_done(trainer), end)
@@ -36,7 +33,7 @@ def log_end(trainer: TrainerProtocol, end: Exception) -> None:
         logger.debug("the end of the data: %s", end)
 
 
-def log_failure(trainer: TrainerProtocol, failure: BaseException) -> None:
+def log_failure(trainer: tpk.Trainer, failure: BaseException) -> None:
     """Log the error or interruption that ends a training, unless it was logged when its checkpoint was saved."""
     if isinstance(failure, Preempted):
         return
@@ -52,13 +49,13 @@ def log_failure(trainer: TrainerProtocol, failure: BaseException) -> None:
         add_note(failure, in_one_line(failure))
 
 
-def signal_message(trainer: TrainerProtocol, signum: int, saved: Path | None) -> str:
+def signal_message(trainer: tpk.Trainer, signum: int, saved: Path | None) -> str:
     """Return a line that says which signal ends a training, what was saved, and how to resume."""
     name = signal.Signals(signum).name
     return f"{name} ended the training {steps_done(trainer)}; {what_is_saved(trainer, saved)}"
 
 
-def what_is_saved(trainer: TrainerProtocol, saved: Path | str | None) -> str:
+def what_is_saved(trainer: tpk.Trainer, saved: Path | str | None) -> str:
     """Return the path of a checkpoint and how to resume from it, as text."""
     if saved is None:
         return 'nothing is saved: that takes a run_dir (and callbacks=["ModelSaver"], to save at other times, too)'
@@ -72,7 +69,7 @@ def notes_of(error: BaseException) -> str:
     return "".join(f"; {note}" for note in getattr(error, "__notes__", ()) if note != in_one_line(error))
 
 
-def outcome_of(trainer: TrainerProtocol, failure: BaseException | None) -> tuple[str, str]:
+def outcome_of(trainer: tpk.Trainer, failure: BaseException | None) -> tuple[str, str]:
     """Return how a training ended (``"finished"``, ``"interrupted"`` or ``"failed"``), and the reason.
 
     Args:
@@ -88,14 +85,14 @@ def outcome_of(trainer: TrainerProtocol, failure: BaseException | None) -> tuple
     return "finished", _reason_of_end(trainer)
 
 
-def _reason_of_end(trainer: TrainerProtocol) -> str:
+def _reason_of_end(trainer: tpk.Trainer) -> str:
     end = trainer.loop.ended_by
     if end is None:
         return f"max_epoch={trainer.loop.max_epoch} is reached"
     return str(end) if isinstance(end, StopTraining) else "the data ended"
 
 
-def steps_done(trainer: TrainerProtocol) -> str:
+def steps_done(trainer: tpk.Trainer) -> str:
     """Return how many steps a training has made, as text."""
     progress = trainer.loop.progress
     return (
@@ -106,7 +103,7 @@ def steps_done(trainer: TrainerProtocol) -> str:
 
 @contextmanager
 def outcome_logged(
-    trainer: TrainerProtocol, resumed_from: Path | None, clock: Callable[[], float] = time.monotonic
+    trainer: tpk.Trainer, resumed_from: Path | None, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[None]:
     """Log the outcome of a training whose loop runs within the context, if it ends normally or by a signal.
 
@@ -128,7 +125,7 @@ def outcome_logged(
     _log(trainer, clock() - started, first_step, resumed_from)
 
 
-def known_directions(trainer: TrainerProtocol) -> dict[str, str]:
+def known_directions(trainer: tpk.Trainer) -> dict[str, str]:
     """Return ``"min"`` or ``"max"``, whichever is better, for each statistic with a known direction.
 
     These are the statistics that callbacks follow, which come first because they matter most, and the costs.
@@ -139,7 +136,7 @@ def known_directions(trainer: TrainerProtocol) -> dict[str, str]:
     return dict(reversed(directions.items()))
 
 
-def _log(trainer: TrainerProtocol, seconds: float, first_step: int, resumed_from: Path | None) -> None:
+def _log(trainer: tpk.Trainer, seconds: float, first_step: int, resumed_from: Path | None) -> None:
     if not trainer.is_chief:
         return
     steps = trainer.global_step - first_step
@@ -164,7 +161,7 @@ def _log(trainer: TrainerProtocol, seconds: float, first_step: int, resumed_from
             )
 
 
-def _finished(trainer: TrainerProtocol, resumed_from: Path) -> str:
+def _finished(trainer: tpk.Trainer, resumed_from: Path) -> str:
     remedy = "resume it without the callback that ends it"
     if trainer.loop.ended_by is None:
         remedy = f"give a max_epoch greater than {trainer.epoch_num}"
@@ -172,7 +169,7 @@ def _finished(trainer: TrainerProtocol, resumed_from: Path) -> str:
     return f"nothing to do: the run of {resumed_from} is finished, {reason}. To train longer, {remedy}."
 
 
-def _best_values(trainer: TrainerProtocol) -> str:
+def _best_values(trainer: tpk.Trainer) -> str:
     history = trainer.monitors.history
     directions = known_directions(trainer)
     found = {name: history.best(name, mode) for name, mode in directions.items() if name in history}
@@ -182,7 +179,7 @@ def _best_values(trainer: TrainerProtocol) -> str:
     return f"best: {'; '.join(values)}" if values else ""
 
 
-def _checkpoints(trainer: TrainerProtocol, followers: list[StatisticFollower], resumed_from: Path | None) -> str:
+def _checkpoints(trainer: tpk.Trainer, followers: list[StatisticFollower], resumed_from: Path | None) -> str:
     # After a signal, the checkpoint has been logged already, along with how to resume.
     last = None if trainer.loop.failure else trainer.checkpoints.last_path or resumed_from
     known = [] if last is None else [f"the last is {last}"]

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable as Function
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
 import tpk
 from tpk.plugin import HOOK_NAMES
-
-if TYPE_CHECKING:
-    from tpk.plugin import TrainerProtocol
 
 __all__ = ["Callback", "CallbackFactory", "ProxyCallback"]
 
@@ -95,7 +92,7 @@ class Callback(tpk.Callback):
 
     # Both names of each hook are defined here: the one that is called and the one that is overridden.
 
-    def setup_graph(self, trainer: TrainerProtocol) -> None:
+    def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Called before the graph is finalized."""
         self.graph = tf.compat.v1.get_default_graph()
         is_own = self._is_underscored("setup_graph")
@@ -105,14 +102,14 @@ class Callback(tpk.Callback):
     def _setup_graph(self) -> None:
         super().setup_graph(self.trainer)
 
-    def before_train(self, trainer: TrainerProtocol) -> None:
+    def before_train(self, trainer: tpk.Trainer) -> None:
         """Called before the first epoch, with the session initialized."""
         self._before_train()
 
     def _before_train(self) -> None:
         super().before_train(self.trainer)
 
-    def before_epoch(self, trainer: TrainerProtocol) -> None:
+    def before_epoch(self, trainer: tpk.Trainer) -> None:
         """Called before each epoch."""
         self._before_epoch()
 
@@ -134,21 +131,21 @@ class Callback(tpk.Callback):
     def _after_run(self, run_context: Any, run_values: Any) -> None:
         super().after_run(run_context, run_values)
 
-    def trigger_step(self, trainer: TrainerProtocol) -> None:
+    def trigger_step(self, trainer: tpk.Trainer) -> None:
         """Called after each step."""
         self._trigger_step()
 
     def _trigger_step(self) -> None:
         super().trigger_step(self.trainer)
 
-    def after_epoch(self, trainer: TrainerProtocol) -> None:
+    def after_epoch(self, trainer: tpk.Trainer) -> None:
         """Called after the last step of each epoch."""
         self._after_epoch()
 
     def _after_epoch(self) -> None:
         super().after_epoch(self.trainer)
 
-    def trigger_epoch(self, trainer: TrainerProtocol) -> None:
+    def trigger_epoch(self, trainer: tpk.Trainer) -> None:
         """Called after each epoch; by default calls the trigger."""
         self._trigger_epoch()
 
@@ -163,7 +160,7 @@ class Callback(tpk.Callback):
     def _trigger(self) -> None:
         super().trigger(self.trainer)
 
-    def after_train(self, trainer: TrainerProtocol) -> None:
+    def after_train(self, trainer: tpk.Trainer) -> None:
         """Called when the training run ends, whatever the reason."""
         self._after_train()
 

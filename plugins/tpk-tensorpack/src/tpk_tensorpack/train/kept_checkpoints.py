@@ -9,7 +9,7 @@ from pathlib import Path
 
 import tpk
 from tpk.durable_files import free_name
-from tpk.plugin import RunOptions, TrainerProtocol
+from tpk.plugin import RunSettings
 
 logger = logging.getLogger(__name__)
 
@@ -21,13 +21,13 @@ _OF_A_CHECKPOINT = re.compile(
 class SharedDirectory(tpk.Callback):
     """Allow a new training run to start in the log directory of another run."""
 
-    def configure_run(self, run: RunOptions) -> None:
+    def configure_run(self, run: RunSettings) -> None:
         """Accept a directory that contains a run."""
         self._is_new = run.resume == "never"
         run.may_hold_run = True
 
     @tpk.hookimpl(tryfirst=True)
-    def before_train(self, trainer: TrainerProtocol) -> None:
+    def before_train(self, trainer: tpk.Trainer) -> None:
         """Move the checkpoints of the other run."""
         if trainer.run_dir is not None and self._is_new:
             set_checkpoints_aside(trainer.run_dir, trainer.global_step)

@@ -10,9 +10,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tpk_tensorpack as tp
-from tpk_tensorpack.train.distributed import DistributedReplicatedTrainer
-from tpk_tensorpack.train.feedfree import FeedfreeTrainerBase, SimpleFeedfreeTrainer, SingleCostFeedfreeTrainer
-from tpk_tensorpack.train.multigpu import MultiGPUTrainerBase
+from tpk_tensorpack.train import (
+    DistributedReplicatedTrainer,
+    FeedfreeTrainerBase,
+    MultiGPUTrainerBase,
+    SimpleFeedfreeTrainer,
+    SingleCostFeedfreeTrainer,
+)
 
 import tpk
 from tpk.cli.launch.cluster import reserved_cluster
@@ -208,7 +212,7 @@ def test_a_trainer_of_ones_own_takes_older_descriptions_of_inputs():
         def __init__(self, data, model):
             super().__init__()
             self.register_callback(data.setup(model.get_inputs_desc()))
-            self.tower_func = tp.tfutils.tower.TowerFuncWrapper(model.build_graph, model.get_inputs_desc())
+            self.set_tower_func(tp.tfutils.tower.TowerFuncWrapper(model.build_graph, model.get_inputs_desc()))
             with tp.TowerContext("", is_training=True):
                 cost = self.tower_func(*data.get_input_tensors())
             self.train_op = model.get_optimizer().minimize(cost)
@@ -217,6 +221,19 @@ def test_a_trainer_of_ones_own_takes_older_descriptions_of_inputs():
     weights = Weights()
     trainer.train_with_defaults(callbacks=[weights], steps_per_epoch=1, max_epoch=1)
     assert weights.seen == pytest.approx([0.8])
+
+
+def test_a_graph_is_set_up_with_older_descriptions_of_inputs():
+    model, weights = Model(), Weights()
+    trainer = tp.SimpleTrainer()
+    trainer.setup_graph(
+        inputs_desc=model.get_inputs_desc(),
+        input=tp.QueueInput(flow()),
+        get_cost_fn=model.build_graph,
+        get_opt_fn=model.get_optimizer,
+    )
+    trainer.train_with_defaults(callbacks=[weights], steps_per_epoch=2, max_epoch=2)
+    assert weights.seen == expected(2)
 
 
 def test_older_models():

@@ -14,7 +14,7 @@ import tpk_tensorflow1 as tfv1
 from tpk_tensorpack.libinfo import __git_version__, __version__
 
 _ROOMS = ("callbacks", "dataflow", "graph_builder", "input_source", "models", "predict", "tfutils", "train", "utils")
-_OLDER = (*(f"train.{name}" for name in ("distributed", "feedfree", "multigpu", "older")), "utils.gpu")
+_OLDER = ("train.older", "utils.gpu")
 """Modules with names from before these packages existed."""
 _MODULES = {
     **{name: f"tfutils.{name}" for name in ("gradproc", "optimizer", "sesscreate", "sessinit", "summary", "tower")},

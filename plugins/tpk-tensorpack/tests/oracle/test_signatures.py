@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -98,3 +99,10 @@ def takes_as_much(theirs, ours):
     return all(
         default is not None or kind in ("VAR_POSITIONAL", "VAR_KEYWORD") for _, kind, default in ours[len(theirs) :]
     )
+
+
+def test_the_list_of_the_api_page_has_all_of_this_release(tmp_path):
+    listed = SCRIPT.parent.parent / "train_page.tsv"
+    copy = shutil.copy(listed, tmp_path)
+    subprocess.run([sys.executable, SCRIPT.with_name("train_page.py"), copy], timeout=200, check=True)
+    assert Path(copy).read_text() == listed.read_text()

@@ -55,6 +55,7 @@ class Trainer(tpk.Trainer):
     """
 
     config: Any = None
+    hooked_sess: Any = None
     _is_chief: bool | None = None
 
     def __init__(self) -> None:

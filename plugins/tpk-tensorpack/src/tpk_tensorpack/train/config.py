@@ -82,7 +82,7 @@ class TrainConfig(older.OlderConfig):
         starting_epoch: int = 1,
         steps_per_epoch: int | None = None,
         max_epoch: int = 99999,
-        nr_tower: int | None = None,
+        nr_tower: int | None = 1,
         tower: int | Sequence[int] | None = None,
         predict_tower: int | Sequence[int] | None = None,
         *,

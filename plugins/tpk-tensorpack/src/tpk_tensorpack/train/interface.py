@@ -7,9 +7,9 @@ from typing import Any
 from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.train.base import logged_by_script
 from tpk_tensorpack.train.config import TrainConfig
-from tpk_tensorpack.train.tower import SingleCostTrainer, apply_default_prefetch as apply_default_prefetch
+from tpk_tensorpack.train.tower import SingleCostTrainer, apply_default_prefetch
 
-__all__ = ["launch_train_with_config"]
+__all__ = ["apply_default_prefetch", "launch_train_with_config"]
 
 
 def launch_train_with_config(config: TrainConfig, trainer: Any) -> None:

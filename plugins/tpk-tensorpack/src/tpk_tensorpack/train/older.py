@@ -119,7 +119,7 @@ class OlderConfig:
 
     def __init__(
         self,
-        nr_tower: int | None = None,
+        nr_tower: int | None = 1,
         tower: int | Sequence[int] | None = None,
         predict_tower: int | Sequence[int] | None = None,
         optimizer: Any = None,

@@ -50,6 +50,10 @@ class TowerTrainer(Trainer, tpk.TowerTrainer):
     inputs_desc = input_signature
     """The former name of `input_signature`."""
 
+    def set_tower_func(self, tower_func: TowerFunc) -> None:
+        """Set `tower_func`; trainers of tensorpack 0.7 and 0.8 call it."""
+        self.tower_func = tower_func
+
     def make_tower_func(self, func: Callable[..., Any], input_signature: Sequence[Any]) -> TowerFunc:
         """Return `func` as a `TowerFunc`; a `TowerFunc` is returned unchanged."""
         return func if isinstance(func, TowerFunc) else TowerFunc(func, input_signature)
@@ -163,6 +167,7 @@ class SingleCostTrainer(TowerTrainer, tpk.SingleCostTrainer):
     XLA_COMPILE = False
     default_input: Any = QueueInput
 
+    @also_spelled({"inputs_desc": "input_signature"})
     def setup_graph(  # type: ignore[override]
         self,
         input_signature: Sequence[Any],

@@ -24,7 +24,7 @@ import numpy as np
 import tensorflow as tf
 
 import tpk
-from tpk.graph.steps import ops_run_for
+from tpk.graph.fetches import ops_run_for
 from tpk.graph.tower_options import in_precision
 
 v1 = tf.compat.v1

@@ -13,7 +13,7 @@ import tensorflow as tf
 from hooked_sessions import hooked
 from tensorflow.core.protobuf import config_pb2
 
-from tpk.graph.loops import repeat
+from tpk.graph.repeated_ops import repeat
 from tpk.session import caller_thread
 from tpk.session.caller_thread import TRIED, WARM_UP, compile_for_caller, faster_of, most_steps_in_caller
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from hooked_sessions import STRUCTURES, Ask, assert_same, hooked, op, t
 
 from tpk.errors import SessionError, StopTraining
-from tpk.graph.steps import ReusableFeeds
+from tpk.graph.fetches import ReusableFeeds
 from tpk.plugin import Callback, HookManager, Progress
 from tpk.plugin.step import raise_stop
 from tpk.session import HookedSession

@@ -8,7 +8,7 @@ import tensorflow as tf
 from hooked_sessions import Ask, assert_same, hooked
 
 import tpk
-from tpk.graph.steps import ReusableFeeds
+from tpk.graph.fetches import ReusableFeeds
 from tpk.plugin import Callback
 from tpk.predict.online import OnlinePredictor
 

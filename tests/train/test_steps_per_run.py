@@ -6,7 +6,7 @@ import tensorflow as tf
 
 import tpk
 from tpk.errors import ConfigError
-from tpk.graph.loops import repeat_compiled
+from tpk.graph.compiled_loop import repeat_compiled
 
 STEPS = 23
 

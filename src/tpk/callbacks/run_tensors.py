@@ -10,8 +10,8 @@ import tensorflow as tf
 
 import tpk
 from tpk.errors import ConfigError, TowerError, TpkError
+from tpk.graph.fetches import FetchDependencies
 from tpk.graph.gradients import gradient_ops_by_cost
-from tpk.graph.steps import FetchDependencies
 from tpk.text import nearest
 
 

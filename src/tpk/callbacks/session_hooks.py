@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import tpk
 from tpk.errors import HookError, StopTraining
-from tpk.graph.steps import get_global_step_var
+from tpk.graph.step_counter import get_global_step_var
 from tpk.plugin import Callback, hookimpl
 from tpk.plugin.callback import HOOK_ARGUMENTS
 from tpk.plugin.spec import taking_all

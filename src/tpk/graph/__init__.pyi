@@ -3,6 +3,7 @@ from . import (
     random as random,
 )
 from .devices import resolve_devices as resolve_devices
+from .fetches import ops_run_for as ops_run_for
 from .gradients import compute_gradients as compute_gradients
 from .objective import Objective as Objective
 from .optimizers.accumulation import AccumGradOptimizer as AccumGradOptimizer
@@ -62,8 +63,5 @@ from .scopes import (
     under_name_scope as under_name_scope,
     under_variable_scope as under_variable_scope,
 )
-from .steps import (
-    get_global_step_var as get_global_step_var,
-    ops_run_for as ops_run_for,
-)
+from .step_counter import get_global_step_var as get_global_step_var
 from .tower_options import compiled_by_xla as compiled_by_xla

@@ -27,7 +27,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.graph.steps import ops_run_for
+from tpk.graph.fetches import ops_run_for
 from tpk.text import some
 from tpk.tf_internals import disable_op_determinism, is_op_determinism_enabled
 

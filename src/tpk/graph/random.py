@@ -42,7 +42,7 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError
 from tpk.graph.scopes import graph_records
-from tpk.graph.steps import FURTHER_RUNS_NAME, get_further_runs_var, get_global_step_var
+from tpk.graph.step_counter import FURTHER_RUNS_NAME, get_further_runs_var, get_global_step_var
 from tpk.graph.variables import unique_name
 from tpk.tf_internals import control_flow_contexts
 

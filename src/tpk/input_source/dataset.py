@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tpk.dataflow.base import length_of_share
 from tpk.errors import ConfigError, InputError
-from tpk.graph.steps import ops_run_for
+from tpk.graph.fetches import ops_run_for
 from tpk.input_source.base import ConsumedCounter, FlowInput, InputSource, InputStartStop, is_error_source
 from tpk.input_source.meter import GraphMeter
 from tpk.input_source.proxy import ProxyInput

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.graph.steps import FetchDependencies, ReusableFeeds
+from tpk.graph.fetches import FetchDependencies, ReusableFeeds
 from tpk.input_source.base import FlowInput, InputStartStop
 from tpk.input_source.meter import StopwatchMeter
 from tpk.input_source.stream import DatapointStream

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import attrs
 import tensorflow as tf
 
-from tpk.graph.steps import FetchDependencies
+from tpk.graph.fetches import FetchDependencies
 
 Waited = TypeVar("Waited")
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tpk.checks import check_at_least
 from tpk.errors import InputError
-from tpk.graph.steps import FetchDependencies
+from tpk.graph.fetches import FetchDependencies
 from tpk.input_source.base import InputCallback, InputSource
 from tpk.input_source.meter import StopwatchMeter
 from tpk.input_source.proxy import ProxyInput

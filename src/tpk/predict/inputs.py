@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from tpk.errors import InputError
+from tpk.graph.fetches import ops_from
 from tpk.graph.signature import Array, ArraySpec, MisfitError
-from tpk.graph.steps import ops_from
 from tpk.text import describe_value, nearest
 
 _PLACEHOLDERS = ("Placeholder", "PlaceholderV2")

@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator, Sequence
 from threading import Lock
 from typing import Any
 
-from tpk.graph.loops import ops_in_order
+from tpk.graph.repeated_ops import ops_in_order
 from tpk.tf_internals import CallableOptions, make_callable, session_config
 
 Call = Callable[..., list[Any]]

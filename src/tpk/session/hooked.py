@@ -12,11 +12,13 @@ import attrs
 import tensorflow as tf
 
 from tpk.errors import SessionError, StopTraining
-from tpk.graph.steps import ReusableFeeds, StepCounter, structure_key
+from tpk.graph.fetches import ReusableFeeds, structure_key
+from tpk.graph.step_counter import StepCounter
 from tpk.plugin.progress import Progress
 from tpk.session.caller_thread import Call
 from tpk.session.many_steps import CUT_SHORT, ManySteps
-from tpk.session.plan import Feed, RunContext, RunPlan, failing_request, is_constant, make_plan, merge_requests
+from tpk.session.plan import RunPlan, failing_request, make_plan
+from tpk.session.requests import Feed, RunContext, is_constant, merge_requests
 from tpk.tf_internals import is_closed, word_error
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """Many steps in one run of the session: ``steps_per_run=k``, which Keras calls ``steps_per_execution``.
 
 Each call of TensorFlow has a cost, which is most of the time of a small model's step. With ``steps_per_run=k``, one
-`Session.run` makes k steps, as a loop in the graph; see `tpk.graph.loops`. The results are the same, to the bit: the
-order of the data, the draws of `tpk.graph.random`, schedules that read the global step in the graph.
+`Session.run` makes k steps, as a loop in the graph; see `tpk.graph.repeated_ops`. The results are the same, to the bit:
+the order of the data, the draws of `tpk.graph.random`, schedules that read the global step in the graph.
 
 - ``global_step`` and ``local_step`` count steps, so they increase by k at once, or by less at the end of an epoch.
   Checkpoints, ``trigger_step`` and a requested end come after a run.
@@ -15,7 +15,7 @@ order of the data, the draws of `tpk.graph.random`, schedules that read the glob
 - If the data ends within a run, the steps before that count.
 - TensorFlow's own random ops draw one sequence in the loop, and another in the steps from which tensors are fetched.
 
-With ``xla=True``, the loop over the k steps is compiled as one; see `tpk.graph.loops`.
+With ``xla=True``, the loop over the k steps is compiled as one; see `tpk.graph.compiled_loop`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tpk.graph.loops import as_of_originals, repeat, repeat_compiled
-from tpk.graph.steps import StepCounter, leaves
+from tpk.graph.compiled_loop import repeat_compiled
+from tpk.graph.fetches import leaves
+from tpk.graph.repeated_ops import as_of_originals, repeat
+from tpk.graph.step_counter import StepCounter
 from tpk.plugin.progress import Progress
 from tpk.session.caller_thread import Call, compile_for_caller, faster_of, most_steps_in_caller
 from tpk.session.plan import RunPlan, callable_options, compile_run
@@ -47,7 +49,7 @@ class ManySteps:
         sess: the raw `tf.compat.v1.Session`. Loops are added to its graph even if that is finalized.
         progress: the counters.
         counter: counts the steps in the graph.
-        xla: whether XLA compiles the loops; see `tpk.graph.loops`.
+        xla: whether XLA compiles the loops; see `tpk.graph.compiled_loop`.
         tries_threads: as for `HookedSession`.
     """
 

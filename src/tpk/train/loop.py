@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import tpk
 from tpk.errors import Preempted, StopTraining
-from tpk.graph.steps import get_global_step_var
+from tpk.graph.step_counter import get_global_step_var
 from tpk.plugin.progress import Progress, StopRequest
 from tpk.plugin.run_settings import FOREVER
 from tpk.train.epoch import as_count, describe_epoch

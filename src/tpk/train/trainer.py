@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tpk.errors import TrainerStateError, without_frames
 from tpk.graph.random import set_process_index, step_reads
-from tpk.graph.steps import StepCounter, get_global_step_var
+from tpk.graph.step_counter import StepCounter, get_global_step_var
 from tpk.monitors import History, Monitors
 from tpk.plugin import Callback, HookManager, Plugin, get_catalog
 from tpk.plugin.run_settings import FOREVER, RunSettings, StrPath

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 import tpk
 from tpk.graph import SkipNonFiniteOptimizer
+from tpk.graph.fetches import ops_run_for
 from tpk.graph.optimizers.gradient_processors import (
     CheckGradient,
     FilterNoneGrad,
@@ -18,7 +19,6 @@ from tpk.graph.optimizers.gradient_processors import (
 )
 from tpk.graph.optimizers.loss_scale import DynamicLossScaleOptimizer
 from tpk.graph.optimizers.weight_averages import MovingAverageOptimizer
-from tpk.graph.steps import ops_run_for
 
 v1 = tf.compat.v1
 train = v1.train

@@ -18,7 +18,7 @@ import tensorflow as tf
 import tpk
 from tpk.checks import check_at_least, check_positive
 from tpk.errors import HangError, add_note
-from tpk.graph.steps import ops_run_for
+from tpk.graph.fetches import ops_run_for
 from tpk.input_source.hang_watcher import Watch, hang_watcher
 from tpk.plugin import Callback, hookimpl
 from tpk.text import some

@@ -14,6 +14,7 @@ from tpk.callbacks.hyper_params.setters import GraphVarParam
 from tpk.callbacks.run_tensors import NamedTensors, RunCompanions, RunTensor, find_in_each_tower, run_tensors
 from tpk.checks import check_at_least, check_one_of
 from tpk.errors import ConfigError, NonFiniteError, add_note
+from tpk.graph.fetches import FetchDependencies, ops_run_for
 from tpk.graph.gradients import gradient_ops_by_cost, recorded_gradients
 from tpk.graph.optimizers.loss_scale import DynamicLossScaleOptimizer
 from tpk.graph.optimizers.non_finite import (
@@ -25,7 +26,7 @@ from tpk.graph.optimizers.non_finite import (
     skip_non_finite,
 )
 from tpk.graph.reports.summaries import MOVING_SUMMARY_OPS_KEY
-from tpk.graph.steps import FetchDependencies, get_global_step_var, ops_run_for
+from tpk.graph.step_counter import get_global_step_var
 from tpk.graph.variables import assign_values, saveable_variables, variable_name
 from tpk.plugin import Callback, hookimpl
 from tpk.tf_internals import is_reference, output_context

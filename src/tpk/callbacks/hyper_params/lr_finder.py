@@ -15,7 +15,7 @@ from tpk.checks import check_at_least
 from tpk.durable_files import replace_file
 from tpk.errors import ConfigError, TrainerStateError
 from tpk.graph.gradients import recorded_gradients
-from tpk.graph.steps import get_global_step_var
+from tpk.graph.step_counter import get_global_step_var
 from tpk.graph.variables import variable_name
 from tpk.plugin import Callback
 from tpk.plugin.creation import import_optional

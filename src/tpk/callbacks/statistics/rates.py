@@ -12,7 +12,7 @@ import tensorflow as tf
 import tpk
 from tpk.checks import check_positive
 from tpk.errors import ConfigError
-from tpk.graph.steps import FetchDependencies
+from tpk.graph.fetches import FetchDependencies
 from tpk.input_source.meter import InputMeter
 from tpk.plugin import Callback, hookimpl
 from tpk.plugin.creation import also_spelled

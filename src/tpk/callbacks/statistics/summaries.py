@@ -13,8 +13,8 @@ import tpk
 from tpk.callbacks.run_tensors import find_tensor
 from tpk.checks import check_at_least
 from tpk.errors import ConfigError
+from tpk.graph.fetches import FetchDependencies
 from tpk.graph.reports.summaries import MOVING_SUMMARY_OPS_KEY
-from tpk.graph.steps import FetchDependencies
 from tpk.plugin.callback import Callback, trigger_of
 
 logger = logging.getLogger(__name__)

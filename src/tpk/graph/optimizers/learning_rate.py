@@ -7,8 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from tpk.graph.fetches import ops_run_for
 from tpk.graph.optimizers.proxy import unwrapped
-from tpk.graph.steps import ops_run_for
 from tpk.tf_internals import learning_rates_of
 
 

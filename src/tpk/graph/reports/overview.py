@@ -9,9 +9,9 @@ from typing import Any
 import attrs
 import tensorflow as tf
 
+from tpk.graph.fetches import ops_computing
 from tpk.graph.gradients import costs_of_first_tower, warn_of_untrained_variables
 from tpk.graph.random import COUNTERS
-from tpk.graph.steps import ops_computing
 from tpk.graph.variables import variable_name
 from tpk.text import format_count, human_size, shorten, text_table
 

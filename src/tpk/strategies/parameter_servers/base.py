@@ -13,7 +13,7 @@ from tpk.cluster.spec import PS, WORKER, Timeouts, device_of
 from tpk.graph.devices import Devices, add_logical_devices, resolve_devices
 from tpk.graph.gradients import Gradients
 from tpk.graph.objective import Objective
-from tpk.graph.steps import get_global_step_var
+from tpk.graph.step_counter import get_global_step_var
 from tpk.graph.variables import assign_values, saveable_variables, variable_name
 from tpk.input_source.base import InputSource
 from tpk.strategies.all_reduce import reduce_column

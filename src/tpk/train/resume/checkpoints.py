@@ -35,7 +35,7 @@ from tpk.checkpoint.files import Checkpoint, newest_complete
 from tpk.checkpoint.series import CheckpointSeries, Retention
 from tpk.checkpoint.variables import assign_by_name, read_variables
 from tpk.errors import CheckpointError, ConfigError
-from tpk.graph.steps import get_global_step_var
+from tpk.graph.step_counter import get_global_step_var
 from tpk.graph.variables import saveable_variables, variable_name
 from tpk.plugin import Callback, hookimpl
 from tpk.plugin.callback import trigger_of

@@ -32,7 +32,7 @@ WITHOUT_TENSORFLOW = {"plugin", *GROUND, "dataflow", "cli"}
 FILES = sorted(SOURCE.rglob("*.py"))
 
 BUDGETS = {
-    "callbacks": 3950,
+    "callbacks": 3955,
     "checkpoint": 1315,
     "cli": 2175,
     "cluster": 920,

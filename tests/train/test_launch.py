@@ -314,6 +314,20 @@ def test_every_named_trainer_takes_a_precision(tmp_path, name):
     assert json.loads((tmp_path / "run" / "config.json").read_text())["precision"] == "bfloat16"
 
 
+@pytest.mark.parametrize("strategy", ["single", "replicated", "parameter_server", "async"])
+def test_the_name_of_a_strategy_takes_the_options_of_a_trainer(tmp_path, strategy):
+    devices = 1 if strategy == "single" else 2
+    options = {"devices": devices, "precision": "bfloat16", "xla": True}
+    tpk.launch_train_with_config(config(tmp_path, steps_per_epoch=2, max_epoch=1), tpk.use(strategy, **options))
+    description = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert (description["precision"], description["xla"]) == ("bfloat16", True)
+    made = tpk.make_trainer(strategy, devices=devices, precision="bfloat16", steps_per_run=2)
+    made.resolve_plugins()
+    assert (made.precision, made.loop.steps_per_run, made.strategy.num_replicas) == ("bfloat16", 2, devices)
+    with pytest.raises(tpk.PluginError, match=rf"strategy '{strategy}' .*It has no option 'precisio'"):
+        tpk.make_trainer(strategy, precisio="bfloat16").resolve_plugins()
+
+
 def test_a_predictor_shares_the_variables(tmp_path):
     class Predict(tpk.Callback):
         def setup_graph(self, trainer):

@@ -101,6 +101,8 @@ def test_predict_tower_and_var_strategy_are_explained():
         ("save_top_k", r"takes no save_top_k=: add tpk.MinSaver\('validation_cost', keep=3\) to callbacks"),
         ("ckpt_path", "takes no ckpt_path=: write session_init for weights, or run_dir and resume='auto'"),
         ("devices", r"takes no devices=: give it to the trainer, as in tpk.launch_train_with_config\("),
+        ("precision", r"takes no precision=: give it .* as in tpk.use\('replicated', devices=2, precision='bfloat16'\)"),
+        ("xla", r"takes no xla=: give it .* as in tpk.use\('replicated', devices=2, xla=True\)"),
     ],
 )
 def test_a_config_and_the_launch_tell_what_to_write(name, message):

@@ -50,6 +50,8 @@ SPELLINGS: dict[str, str] = {
         TRAINER_OPTIONS,
         "give it to the trainer, as in tpk.launch_train_with_config(config, tpk.use('replicated', devices=2)).",
     ),
+    "precision": "give it to the trainer or strategy, as in tpk.use('replicated', devices=2, precision='bfloat16').",
+    "xla": "give it to the trainer or strategy, as in tpk.use('replicated', devices=2, xla=True).",
     **dict.fromkeys(("optimizer", "lr", "learning_rate", "loss"), "the model defines it; see tpk.ModelDesc."),
     **dict.fromkeys(("steps_per_execution", "steps_per_loop"), "write steps_per_run."),
     **dict.fromkeys(("fast_dev_run", "debug"), "add 'DebugRun' to callbacks."),

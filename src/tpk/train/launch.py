@@ -17,6 +17,9 @@ from tpk.train.run_file.write import run_data, run_file_text
 from tpk.train.tower_trainer import SingleCostTrainer, TowerTrainer
 from tpk.train.trainer import Trainer, default_callbacks
 
+_TRAINER_OPTIONS = ("precision", "xla", "steps_per_run")
+"""The options of a `SingleCostTrainer` in addition to its strategy."""
+
 imported_for: ContextVar[str] = ContextVar("imported_for", default="")
 """The run file whose modules are imported at the moment; empty if none is."""
 
@@ -107,7 +110,8 @@ def make_trainer(trainer: Any, /, **options: Any) -> Trainer:
         trainer: the name of a trainer (``tpk plugins --kind trainer`` lists them), ``"module:attr"``, a class, or
             `tpk.use(name, **options)`; the name of a **strategy**, for a `SingleCostTrainer` with this strategy; or a
             trainer, which is returned unchanged.
-        options: the keyword arguments of the trainer, or of the strategy.
+        options: the keyword arguments of the trainer; with the name of a strategy, those of the strategy and
+            `precision`, `xla` and `steps_per_run`.
 
     Raises:
         PluginError: if it is not a trainer, or cannot be used.
@@ -119,15 +123,17 @@ def make_trainer(trainer: Any, /, **options: Any) -> Trainer:
         trainer.train_with_defaults(steps_per_epoch=100, max_epoch=10)
         ```
     """
-    if options and isinstance(trainer, str | Use):
+    if isinstance(trainer, str | Use):
         named = Use(trainer) if isinstance(trainer, str) else trainer
-        trainer = Use(named.name, {**named.options, **options})
+        trainer = attrs.evolve(named, options={**named.options, **options})
+        strategy = strategy_of(trainer)
+        if strategy is not None:
+            own = {name: value for name, value in trainer.options.items() if name not in strategy.options}
+            return SingleCostTrainer(strategy, **own)
     elif options and inspect.isclass(trainer):
         trainer = trainer(**options)
     elif options:
         raise PluginError(f"{trainer!r} is already a trainer, and takes no options: {options}")
-    if isinstance(trainer, str | Use) and names_strategy(trainer if isinstance(trainer, str) else trainer.name):
-        return SingleCostTrainer(strategy=trainer)
     made = get_catalog().resolve("trainer", trainer)
     if not isinstance(made, Trainer):
         raise PluginError(f"{made!r} is not a trainer: expected a tpk.Trainer, or its class or name.")
@@ -187,16 +193,19 @@ def _build(config: TrainConfig, runner: TowerTrainer) -> None:
     )
 
 
-def names_strategy(name: str) -> bool:
-    """Return whether a name that is given for a trainer is the name of a strategy.
+def strategy_of(trainer: Use) -> Use | None:
+    """Return the strategy whose name is given for a trainer, without the options of the trainer; None for a trainer.
 
     Raises:
-        UnknownPluginError: if it is neither a trainer nor a strategy.
+        UnknownPluginError: if the name is neither that of a trainer nor that of a strategy.
     """
-    if ":" in name:
-        return False
+    if ":" in trainer.name:
+        return None
     entries = get_catalog().entries()
-    kinds = {entry.kind for entry in entries if entry.name == name}
+    kinds = {entry.kind for entry in entries if entry.name == trainer.name}
     if not kinds & {"trainer", "strategy"}:
-        raise unknown_plugin(("trainer", "strategy"), name, entries)
-    return "trainer" not in kinds
+        raise unknown_plugin(("trainer", "strategy"), trainer.name, entries)
+    if "trainer" in kinds:
+        return None
+    options = {name: value for name, value in trainer.options.items() if name not in _TRAINER_OPTIONS}
+    return attrs.evolve(trainer, options=options)

@@ -61,6 +61,10 @@ def test_modules_are_found_beside_the_file_and_where_it_says(run_file, folder, m
         ("deterministic=true", lambda config, trainer: config.deterministic),
         ("trainer=replicated", lambda config, trainer: trainer == tpk.use("replicated")),
         ("trainer.steps_per_run=4", lambda config, trainer: trainer == tpk.use("SimpleTrainer", steps_per_run=4)),
+        (
+            'trainer={use = "replicated", devices = 2, precision = "bfloat16", xla = true}',
+            lambda config, trainer: trainer == tpk.use("replicated", devices=2, precision="bfloat16", xla=True),
+        ),
         ("model.units=7", lambda config, trainer: config.model == tpk.use("my_run:Linear", units=7)),
         ("dataflow.batch=2", lambda config, trainer: config.dataflow == tpk.use("my_run:data", batch=2)),
         ("callbacks.ModelSaver.max_to_keep=2", lambda config, trainer: config.callbacks[0].options["max_to_keep"] == 2),

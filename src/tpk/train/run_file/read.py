@@ -19,7 +19,7 @@ from tpk.plugin.creation import Ref, Use, check_options
 from tpk.plugin.description import REF, USE
 from tpk.text import nearest
 from tpk.train.config import SPELLINGS, TRAINER_OPTIONS, TrainConfig
-from tpk.train.launch import imported_for, names_strategy
+from tpk.train.launch import imported_for, strategy_of
 from tpk.train.run_file.overrides import apply_override
 from tpk.train.run_file.toml import loads
 from tpk.train.run_file.write import OBJECTS, PLUGINS, not_written
@@ -212,8 +212,9 @@ def _check_use(kind: str, found: Use | Ref, where: str) -> None:
     if ":" not in name and not kind:
         return  # An option of a plugin; only that plugin knows its kind.
     try:
-        if kind == "trainer" and names_strategy(name):
-            kind = "strategy"
+        strategy = strategy_of(found) if kind == "trainer" and isinstance(found, Use) else None
+        if strategy is not None:
+            kind, found = "strategy", strategy
         entry = catalog.find(kind or "object", name)
         target = catalog.load(entry)
         if isinstance(found, Use):

@@ -107,6 +107,14 @@ def test_a_missing_named_plugin_is_an_error(good_catalog, monkeypatch):
     assert caught.value.__notes__ == ["TPK_PLUGINS asks for plugin 'god' (god)"]
 
 
+def test_a_misspelled_name_that_cannot_be_a_module_lists_the_known(good_catalog, fake_distribution, monkeypatch):
+    fake_distribution("tpk-tools", entry_points={"tpk.plugins": {"my-tools-hooks": "hooks_of_tools"}})
+    good_catalog.refresh()
+    monkeypatch.setenv("TPK_PLUGINS", "my-tools-hoks")
+    with pytest.raises(tpk.errors.UnknownPluginError, match=r"no plugin 'my-tools-hoks'.*Nearest: 'my-tools-hooks'"):
+        autoload()
+
+
 @pytest.mark.parametrize("name", ["broken", "hookless"])
 def test_a_broken_named_plugin_is_an_error(catalog, monkeypatch, name):
     monkeypatch.setenv("TPK_PLUGINS", name)

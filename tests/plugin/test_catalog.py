@@ -197,6 +197,24 @@ def test_a_module_that_exits_is_broken_and_does_not_end_the_process(fake_distrib
         isolated_catalog.resolve("callback", "exit")
 
 
+def test_a_broken_submodule_says_what_is_broken(fake_distribution, isolated_catalog):
+    (site,) = isolated_catalog.path
+    pathlib.Path(site, "package_of_broken").mkdir()
+    fake_distribution(
+        "tpk-broken",
+        entry_points={"tpk.plugins": {"broken": "package_of_broken.submodule"}},
+        modules={"package_of_broken/__init__": "", "package_of_broken/submodule": "import no_such_module"},
+    )
+    with pytest.raises(tpk.errors.PluginImportError, match="No module named 'no_such_module'"):
+        isolated_catalog.resolve("plugin", "broken")
+
+
+@pytest.mark.parametrize("name", ["my-module:Hello", "hello_module:", ":Hello", "my module:X"])
+def test_a_name_that_cannot_be_that_of_a_module(isolated_catalog, name):
+    with pytest.raises(tpk.errors.PluginImportError, match=rf"{name}.*: expected 'module:attr', such as 'my_module:My"):
+        isolated_catalog.resolve("callback", name)
+
+
 def test_a_missing_attribute_is_an_import_error(hello):
     with pytest.raises(tpk.errors.PluginImportError, match="has no attribute 'Goodbye'"):
         hello.resolve("callback", "hello_module:Goodbye")

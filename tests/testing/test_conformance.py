@@ -162,6 +162,8 @@ SHARED = hooks(trigger=lambda self: None)()
 THREAD = {"before_train": lambda self: start_thread()}
 
 CALLBACKS = [
+    ("can-be-made", hooks(__init__=lambda self: 1 / 0), "found: ZeroDivisionError: division by zero"),
+    ("can-be-made", SHARED, r"a new tpk.Callback\n  found: Plugin\(\) \(give a function: lambda: MyPlugin\(...\)\)"),
     ("constructs-plainly", MakesOp, "the ops Const"),
     ("constructs-plainly", StartsThread, "the thread 'left behind'"),
     ("constructs-plainly", lambda: SHARED, "the same object twice"),
@@ -477,7 +479,7 @@ def test_a_trainer_that_breaks_a_rule(rule, make, found):
     assert re.search(found, message, re.DOTALL), message
 
 
-OF_ALL_KINDS = {"constructs-plainly", "hooks-fit", "options-are-plain"}
+OF_ALL_KINDS = {"can-be-made", "constructs-plainly", "hooks-fit", "options-are-plain"}
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ import tensorflow as tf
 import tpk
 from tpk.errors import UnknownOptionError, UnknownPluginError
 from tpk.graph import devices as devices_module
+from tpk.plugin.catalog import GROUPS
+from tpk.train.run_file.toml import loads
 
 v1 = tf.compat.v1
 
@@ -101,8 +104,8 @@ def test_predict_tower_and_var_strategy_are_explained():
         ("save_top_k", r"takes no save_top_k=: add tpk.MinSaver\('validation_cost', keep=3\) to callbacks"),
         ("ckpt_path", "takes no ckpt_path=: write session_init for weights, or run_dir and resume='auto'"),
         ("devices", r"takes no devices=: give it to the trainer, as in tpk.launch_train_with_config\("),
-        ("precision", r"takes no precision=: give it .* as in tpk.use\('replicated', devices=2, precision='bfloat16'\)"),
-        ("xla", r"takes no xla=: give it .* as in tpk.use\('replicated', devices=2, xla=True\)"),
+        ("precision", r"takes no precision=: .* as in tpk.use\('replicated', devices=2, precision='bfloat16'\)"),
+        ("xla", r"takes no xla=: .* as in tpk.use\('replicated', devices=2, xla=True\)"),
     ],
 )
 def test_a_config_and_the_launch_tell_what_to_write(name, message):
@@ -215,6 +218,13 @@ class TestAPackageThatIsNotInstalled:
     def test_is_named_first_by_the_catalog(self, kind, name):
         with pytest.raises(UnknownPluginError, match=f"^'{name}' is in the package tpk-{name}, .*pip install"):
             tpk.get_catalog().resolve(kind, name)
+
+    def test_is_named_for_each_plugin_of_each_package(self):
+        for file in (Path(__file__).parents[2] / "plugins").glob("*/pyproject.toml"):
+            groups = loads(file.read_text(encoding="utf-8"))["project"].get("entry-points", {})
+            for kind, name in [(kind, name) for kind, group in GROUPS.items() for name in groups.get(group, ())]:
+                with pytest.raises(UnknownPluginError, match=f"^'{name}' is in the package {file.parent.name}, "):
+                    tpk.get_catalog().resolve(kind, name)
 
     def test_is_named_by_the_attribute_that_it_is_not(self):
         with pytest.raises(AttributeError, match=r"tpk-horovod.*'HorovodTrainer'"):

@@ -36,7 +36,13 @@ BUILTINS: dict[str, dict[str, str]] = {
 }
 """``"module:attr"`` by kind and name."""
 
-PACKAGES = {"HorovodTrainer": "tpk-horovod", "horovod": "tpk-horovod", "prometheus": "tpk-prometheus"}
+PACKAGES = {
+    "HorovodTrainer": "tpk-horovod",
+    "horovod": "tpk-horovod",
+    "mlflow": "tpk-mlflow",
+    "prometheus": "tpk-prometheus",
+    "wandb": "tpk-wandb",
+}
 """Plugins in other packages of tpk's repository, and these packages."""
 
 

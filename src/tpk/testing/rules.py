@@ -75,9 +75,9 @@ class Conformance(Generic[Plugin]):
         Raises:
             Broken: if the result is not a plugin of this kind.
         """
-        made = self._make()
-        if not isinstance(made, self.base):
-            hint = " (give a function: lambda: MyPlugin(...))" if isinstance(made, type) else ""
+        made = self._make() if callable(self._make) else self._make
+        if made is self._make or not isinstance(made, self.base):
+            hint = " (give a function: lambda: MyPlugin(...))" if isinstance(made, self.base | type) else ""
             raise Broken(f"a function that returns a new tpk.{self.base.__name__}", f"{made!r}{hint}")
         self._owner = type(made).__name__
         return made
@@ -128,6 +128,14 @@ class Conformance(Generic[Plugin]):
             f"  (skip={[name]!r} leaves this rule out.)"
             + ("" if cause is None else "\n\n" + "".join(traceback.format_exception(cause)).rstrip())
         )
+
+    def rule_can_be_made(self) -> None:
+        """The given function makes a plugin of this kind.
+
+        tpk.testing: give a class or a function that takes no arguments, such as lambda: MyPlugin(size=3).
+        """
+        with tf.Graph().as_default():
+            self.make()
 
     def rule_constructs_plainly(self) -> None:
         """Making a plugin opens nothing, starts nothing, and adds nothing to a graph.

@@ -6,6 +6,7 @@ continues with the rest.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
 import os
@@ -38,7 +39,7 @@ def check_imports(entries: Sequence[CatalogEntry], timeout: float = 60.0) -> lis
 
     Args:
         entries: the plugins.
-        timeout: how many seconds one process may take.
+        timeout: how many seconds one process may take, after it has imported tpk and TensorFlow.
 
     Returns:
         The problem of each plugin, or None.
@@ -52,30 +53,32 @@ def check_imports(entries: Sequence[CatalogEntry], timeout: float = 60.0) -> lis
 def _check_in_process(entries: Sequence[CatalogEntry], timeout: float) -> list[str | None]:
     """Return the problems of `entries`, up to the first one that ended the process."""
     task = json.dumps({"path": sys.path, "entries": [attrs.asdict(entry) for entry in entries]})
-    try:
-        process = subprocess.run(
-            [sys.executable, "-m", "tpk.cli.plugins.check"],
-            input=task.encode(),
-            capture_output=True,
-            env={"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ},
-            timeout=timeout,
-        )
-    except subprocess.TimeoutExpired as error:
-        output, end = error.stdout or b"", f"takes more than {timeout:g} s"
-    else:
-        errors = [line for line in process.stderr.decode(errors="replace").splitlines() if line.strip()]
-        output = process.stdout
-        end = f"ended the process with exit status {process.returncode}: {errors[-1] if errors else ''}"
+    command, env = [sys.executable, "-m", "tpk.cli.plugins.check"], {"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=env) as process:
+        assert process.stdout is not None
+        process.stdout.readline()  # TensorFlow is imported; on a busy machine, that alone takes a minute.
+        try:
+            output, said = process.communicate(task.encode(), timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            output, end = process.communicate()[0], f"takes more than {timeout:g} s"
+        else:
+            errors = [line for line in said.decode(errors="replace").splitlines() if line.strip()]
+            end = f"ended the process with exit status {process.returncode}: {errors[-1] if errors else ''}"
     problems: list[str | None] = [json.loads(line) for line in output.splitlines()]
     return problems if len(problems) == len(entries) else [*problems, f"importing it {end}"]
 
 
 def main() -> None:
     """Read the plugins from stdin, and write the problem of each as a line of JSON."""
-    task = json.load(sys.stdin)
     # The output of plugins goes to stderr, even if they write to the file descriptor.
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
+    with contextlib.suppress(ImportError):  # It is the error of the first plugin that needs TensorFlow.
+        pkgutil.resolve_name(_BASES["trainer"])
+    print(file=out)
+    task = json.load(sys.stdin)
     sys.path[:] = task["path"]
     for entry in task["entries"]:
         print(json.dumps(_problem_of(CatalogEntry(**entry))), file=out)

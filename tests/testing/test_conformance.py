@@ -163,7 +163,7 @@ THREAD = {"before_train": lambda self: start_thread()}
 
 CALLBACKS = [
     ("can-be-made", hooks(__init__=lambda self: 1 / 0), "found: ZeroDivisionError: division by zero"),
-    ("can-be-made", SHARED, r"a new tpk.Callback\n  found: Plugin\(\) \(give a function: lambda: MyPlugin\(...\)\)"),
+    ("can-be-made", SHARED, r"a new tpk.Callback: lambda: MyPlugin\(...\)\n  found: Plugin\(\)"),
     ("constructs-plainly", MakesOp, "the ops Const"),
     ("constructs-plainly", StartsThread, "the thread 'left behind'"),
     ("constructs-plainly", lambda: SHARED, "the same object twice"),

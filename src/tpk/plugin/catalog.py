@@ -162,7 +162,7 @@ class Catalog:
         if ":" in name:
             return CatalogEntry(kind, name, target=name)
         found = [entry for entry in self.entries(kind) if entry.name == name]
-        if not found and kind == "plugin" and _is_target(name):  # The name of a module.
+        if not found and kind == "plugin" and _may_be_imported(name):  # The name of a module.
             return CatalogEntry(kind, name, target=name)
         if not found:
             raise unknown_plugin([kind], name, self.entries())
@@ -187,12 +187,11 @@ class Catalog:
             PluginError: if its distribution requires another version of tpk.
         """
         _check_version(entry)
-        module, _, attribute = entry.target.partition(":")
-        if not _is_target(entry.target):
-            self.outcomes[entry] = "failed"
+        if not _may_be_imported(entry.target):
             raise PluginImportError(f"{entry} cannot be imported: expected 'module:attr', such as 'my_module:MyClass'")
+        module, _, attribute = entry.target.partition(":")
         try:
-            # Without the colon, an error in a submodule would be hidden by "no such attribute".
+            # Without a colon, "no such attribute" would hide the error of a submodule.
             target = pkgutil.resolve_name(f"{module}:{attribute}")
         except (Exception, SystemExit) as error:
             self.outcomes[entry] = "failed"
@@ -267,9 +266,9 @@ def unknown_plugin(kinds: Sequence[str], name: str, known: Sequence[CatalogEntry
     )
 
 
-def _is_target(text: str) -> bool:
-    """Whether a text is ``"module:attr"`` or ``"module"``, each with or without dots."""
-    return all(part.isidentifier() for part in re.split("[:.]", text))
+def _may_be_imported(target: str) -> bool:
+    """Whether a text has the form of ``"module:attr"`` or ``"module"``."""
+    return all(map(str.isidentifier, re.split("[:.]", target)))
 
 
 def _installed_entries(path: Sequence[str] | None = None) -> list[CatalogEntry]:

@@ -77,8 +77,7 @@ class Conformance(Generic[Plugin]):
         """
         made = self._make() if callable(self._make) else self._make
         if made is self._make or not isinstance(made, self.base):
-            hint = " (give a function: lambda: MyPlugin(...))" if isinstance(made, self.base | type) else ""
-            raise Broken(f"a function that returns a new tpk.{self.base.__name__}", f"{made!r}{hint}")
+            raise Broken(f"a function that returns a new tpk.{self.base.__name__}: lambda: MyPlugin(...)", repr(made))
         self._owner = type(made).__name__
         return made
 
@@ -101,12 +100,11 @@ class Conformance(Generic[Plugin]):
             raise ConfigError(f"skip={skip!r}: expected a list of rules of {self.kinds}: {', '.join(known)}.")
         checked = [name for name in known if name not in skip]
         for name in checked:
-            error = self._error_of(name)
-            if error is not None:
-                raise error
+            self._check_rule(name)
         return checked
 
-    def _error_of(self, name: str) -> ConformanceError | None:
+    def _check_rule(self, name: str) -> None:
+        __tracebackhide__ = True
         rule = getattr(self, _PREFIX + name.replace("-", "_"))
         try:
             with _no_log():
@@ -117,10 +115,10 @@ class Conformance(Generic[Plugin]):
             notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
             expected, found, cause = "no error", f"{type(error).__name__}: {error}{notes}", error
         else:
-            return None
+            return
         promise, _, documented = (inspect.getdoc(rule) or "").partition("\n\n")
         # The traceback of the cause comes last: it is long, and a chained exception would be printed first.
-        return ConformanceError(
+        raise ConformanceError(
             f"{self._owner} breaks the rule {name!r} of {self.kinds}: {' '.join(promise.split())}\n"
             f"  expected: {expected}\n"
             f"  found: {found}\n"

@@ -36,13 +36,8 @@ BUILTINS: dict[str, dict[str, str]] = {
 }
 """``"module:attr"`` by kind and name."""
 
-PACKAGES = {
-    "HorovodTrainer": "tpk-horovod",
-    "horovod": "tpk-horovod",
-    "mlflow": "tpk-mlflow",
-    "prometheus": "tpk-prometheus",
-    "wandb": "tpk-wandb",
-}
+PACKAGES = {name: f"tpk-{name}" for name in ("horovod", "mlflow", "prometheus", "wandb")}
+PACKAGES["HorovodTrainer"] = "tpk-horovod"
 """Plugins in other packages of tpk's repository, and these packages."""
 
 

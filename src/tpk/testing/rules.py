@@ -132,8 +132,7 @@ class Conformance(Generic[Plugin]):
 
         tpk.testing: give a class or a function that takes no arguments, such as lambda: MyPlugin(size=3).
         """
-        with tf.Graph().as_default():
-            self.make()
+        self.make()
 
     def rule_constructs_plainly(self) -> None:
         """Making a plugin opens nothing, starts nothing, and adds nothing to a graph.

@@ -96,9 +96,9 @@ def flat(value, path=""):
 
 
 def shape_of(tensor):
-    """Return the static shape as text."""
+    """Return the static shape as text: a list, or None if the rank is unknown."""
     shape = tensor.get_shape()
-    return str(shape.as_list()) if shape.ndims is not None else "unknown"
+    return str(None if shape.ndims is None else shape.as_list())
 
 
 def as_array(value):

@@ -7,7 +7,7 @@ from typing import Any
 
 from tpk_tensorflow1.missing import ESTIMATOR, finder_in
 
-_MODULES = ("framework", "layers", "opt", "rnn", "seq2seq", "slim")
+_MODULES = ("crf", "framework", "layers", "opt", "rnn", "seq2seq", "slim")
 _INSTEAD = {
     "cudnn_rnn": "tf.nn.rnn_cell.LSTMCell, with tf.nn.dynamic_rnn",
     "data": "tf.data.experimental",

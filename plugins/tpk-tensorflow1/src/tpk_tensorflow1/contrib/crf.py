@@ -58,7 +58,7 @@ def crf_multitag_sequence_score(inputs: Any, tag_bitmap: Any, sequence_lengths: 
         transition_params: as for the other functions.
     """
     inputs = tf.convert_to_tensor(inputs)
-    allowed = tf.where(tag_bitmap, inputs, tf.fill(tf.shape(inputs), -np.inf))
+    allowed = tf.where(tag_bitmap, inputs, tf.constant(-np.inf, inputs.dtype))
     return crf_log_norm(allowed, sequence_lengths, transition_params)
 
 
@@ -86,8 +86,7 @@ def crf_log_norm(inputs: Any, sequence_lengths: Any, transition_params: Any) -> 
 
     times = tf.range(1, tf.shape(by_time, lengths.dtype)[0], dtype=lengths.dtype)
     scores = tf.foldl(advance, (by_time[1:], times), by_time[0])
-    norm = tf.reduce_logsumexp(scores, 1)
-    return tf.where(lengths > 0, norm, tf.zeros_like(norm))
+    return tf.where(lengths > 0, tf.reduce_logsumexp(scores, 1), tf.zeros([], scores.dtype))
 
 
 def viterbi_decode(score: Any, transition_params: Any) -> tuple[list[int], Any]:

@@ -1,0 +1,198 @@
+"""Layers with weights, and a normalizer and an activation after them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tpk import layers
+from tpk_tensorflow1.contrib.framework import add_arg_scope
+from tpk_tensorflow1.contrib.layers.initializers import xavier_initializer
+from tpk_tensorflow1.contrib.layers.scopes import ZEROS, Function, finished, layer_scope, layout_of
+
+v1 = tf.compat.v1
+
+Shape2D = int | Sequence[int]
+
+
+def _layer_with_weights(
+    compute: Function,
+    default_scope: str,
+    activation_fn: Function | None = tf.nn.relu,
+    normalizer_fn: Function | None = None,
+    normalizer_params: Mapping[str, Any] | None = None,
+    weights_initializer: Any = None,
+    weights_regularizer: Function | None = None,
+    biases_initializer: Any = ZEROS,
+    biases_regularizer: Function | None = None,
+    reuse: Any = None,
+    variables_collections: Any = None,
+    outputs_collections: Any = None,
+    trainable: bool = True,
+    scope: Any = None,
+) -> Any:
+    """Apply a layer that has weights, given the arguments that all of these share.
+
+    Args:
+        compute: computes the outputs with a function of `tpk.layers`; it takes the options of that function.
+        default_scope: the default of `scope`.
+        activation_fn: see `fully_connected` for this argument and all others.
+    """
+    with layer_scope(scope, default_scope, reuse, variables_collections) as layer:
+        outputs = compute(
+            use_bias=normalizer_fn is None and biases_initializer is not None,
+            kernel_initializer=weights_initializer or xavier_initializer(),
+            bias_initializer=biases_initializer,
+            kernel_regularizer=weights_regularizer,
+            bias_regularizer=biases_regularizer,
+            trainable=trainable,
+            name=layer,
+        )
+        if normalizer_fn is not None:
+            outputs = normalizer_fn(outputs, **(normalizer_params or {}))
+        return finished(outputs, outputs_collections, activation_fn)
+
+
+@add_arg_scope
+def fully_connected(inputs: Any, num_outputs: int, *args: Any, **kwargs: Any) -> Any:
+    """Connect every unit to all features, then apply the normalizer and the activation.
+
+    Args:
+        inputs: a tensor of shape [batch, …, features].
+        num_outputs: the number of units.
+        args: the following arguments, in this order.
+        kwargs: the same by name.
+        activation_fn: the activation; None for a linear layer.
+        normalizer_fn: a normalizer that replaces the bias, such as `batch_norm`.
+        normalizer_params: additional arguments for the normalizer.
+        weights_initializer: the initializer of ``weights``; by default `xavier_initializer`.
+        weights_regularizer: maps ``weights`` to a loss.
+        biases_initializer: the initializer of ``biases``; None for no bias.
+        biases_regularizer: maps ``biases`` to a loss.
+        reuse: whether to reuse existing variables.
+        variables_collections: additional collections for all variables, or a mapping from their names to collections.
+        outputs_collections: one or more collections for the outputs.
+        trainable: whether the variables are trained.
+        scope: the variable scope; by default ``fully_connected``, numbered if the name is in use.
+    """
+    compute = functools.partial(layers.dense, inputs, num_outputs)
+    return _layer_with_weights(compute, "fully_connected", *args, **kwargs)
+
+
+def linear(*args: Any, **kwargs: Any) -> Any:
+    """Return `fully_connected` without an activation."""
+    return fully_connected(*args, **{"activation_fn": None, **kwargs})
+
+
+def relu(*args: Any, **kwargs: Any) -> Any:
+    """Return `fully_connected` with a ReLU activation."""
+    return fully_connected(*args, **{"activation_fn": tf.nn.relu, **kwargs})
+
+
+@add_arg_scope
+def conv2d(
+    inputs: Any,
+    num_outputs: int,
+    kernel_size: Shape2D,
+    stride: Shape2D = 1,
+    padding: str = "SAME",
+    data_format: str | None = None,
+    rate: Shape2D = 1,
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
+    """Convolve images, then apply the normalizer and the activation.
+
+    Args:
+        inputs: a batch of images.
+        num_outputs: the number of output channels.
+        kernel_size: the height and width of the kernel.
+        stride: the stride of the windows.
+        padding: ``"SAME"`` or ``"VALID"``.
+        data_format: ``"NHWC"`` or ``"NCHW"``.
+        rate: the dilation rate of the kernel.
+        args: the other arguments of `fully_connected`, in the same order; the default scope is ``Conv``.
+        kwargs: the same by name.
+    """
+    layout = layout_of(data_format)
+    compute = functools.partial(layers.conv2d, inputs, num_outputs, kernel_size, stride, padding, layout, rate)
+    return _layer_with_weights(compute, "Conv", *args, **kwargs)
+
+
+convolution = convolution2d = conv2d
+
+
+@add_arg_scope
+def conv2d_transpose(
+    inputs: Any,
+    num_outputs: int,
+    kernel_size: Shape2D,
+    stride: Shape2D = 1,
+    padding: str = "SAME",
+    data_format: str = "NHWC",
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
+    """Apply a transposed convolution; see `conv2d` for the arguments. The default scope is ``Conv2d_transpose``."""
+    layout = layout_of(data_format)
+    compute = functools.partial(layers.conv2d_transpose, inputs, num_outputs, kernel_size, stride, padding, layout)
+    return _layer_with_weights(compute, "Conv2d_transpose", *args, **kwargs)
+
+
+convolution2d_transpose = conv2d_transpose
+
+
+@add_arg_scope
+def separable_conv2d(
+    inputs: Any,
+    num_outputs: int | None,
+    kernel_size: Shape2D,
+    depth_multiplier: int = 1,
+    stride: Shape2D = 1,
+    padding: str = "SAME",
+    data_format: str = "NHWC",
+    rate: Shape2D = 1,
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
+    """Convolve each channel, then mix the channels unless `num_outputs` is None; see `conv2d`."""
+    layout = layout_of(data_format)
+    geometry = stride, padding, layout, rate, depth_multiplier
+
+    def compute(kernel_initializer: Any, kernel_regularizer: Function | None, **options: Any) -> Any:
+        options |= {"depthwise_initializer": kernel_initializer, "depthwise_regularizer": kernel_regularizer}
+        if num_outputs is None:
+            return layers.depthwise_conv2d(inputs, kernel_size, *geometry, **options)
+        options |= {"pointwise_initializer": kernel_initializer, "pointwise_regularizer": kernel_regularizer}
+        return layers.separable_conv2d(inputs, num_outputs, kernel_size, *geometry, **options)
+
+    return _layer_with_weights(compute, "SeparableConv2d", *args, **kwargs)
+
+
+separable_convolution2d = separable_conv2d
+
+
+@add_arg_scope
+def bias_add(
+    inputs: Any,
+    activation_fn: Function | None = None,
+    initializer: Any = ZEROS,
+    regularizer: Function | None = None,
+    reuse: Any = None,
+    variables_collections: Any = None,
+    outputs_collections: Any = None,
+    trainable: bool = True,
+    data_format: str = "NHWC",
+    scope: Any = None,
+) -> Any:
+    """Add a bias to each feature. The default scope is ``BiasAdd``."""
+    channels = inputs.shape.as_list()[1 if layout_of(data_format) == "channels_first" else -1]
+    with layer_scope(scope, "BiasAdd", reuse, variables_collections):
+        biases = v1.get_variable(
+            "biases", [channels], inputs.dtype, initializer, regularizer=regularizer, trainable=trainable
+        )
+        outputs = tf.nn.bias_add(inputs, biases, data_format=data_format)
+        return finished(outputs, outputs_collections, activation_fn)

@@ -50,7 +50,14 @@ def run(tmp_path, monkeypatch):
         ("tensorflow.compat.v1", "tpk_tensorflow1"),
         ("tensorflow.compat", "tpk_tensorflow1.compat"),
         ("tensorflow.contrib.slim", "tpk_tensorflow1.contrib.slim"),
+        ("tensorflow.contrib.framework.python.ops.arg_scope", "tpk_tensorflow1.contrib.framework"),
+        ("tensorflow.contrib.slim.python.slim.nets.vgg", "tpk_tensorflow1.contrib.slim.nets.vgg"),
+        ("tensorflow.contrib.keras.layers", "tensorflow.keras.layers"),
+        ("tensorflow.train", "tpk_tensorflow1.train"),
+        ("tensorflow.python.layers.core", "tpk_tensorflow1.layers"),
+        ("tensorflow.python.ops.rnn_cell_impl", "tpk_tensorflow1.rnn_cell"),
         ("tensorflow.python.ops", None),
+        ("tensorflow.core.framework.graph_pb2", None),
         ("tensorflow.keras.layers", "tensorflow.keras.layers"),
         ("tensorflow.python.keras.layers", "tensorflow.keras.layers"),
         ("tensorflow.compat.v1.keras", "tensorflow.keras"),
@@ -85,6 +92,50 @@ def test_all_forms_of_an_import_bind_the_usual_names(run):
     assert names["np"].random is numpy.random
     assert names["later"]() is importlib.import_module("json")
     assert names["p"].join("a", "b") == "a/b"
+
+
+def test_the_files_of_tensorflow_lead_to_the_public_modules(run):
+    names = run(
+        """
+        from tensorflow.contrib.framework.python.ops import arg_scope, variables
+        from tensorflow.contrib.framework.python.ops.arg_scope import add_arg_scope
+        from tensorflow.contrib.layers.python.layers import initializers, layers as layers_lib, utils
+        from tensorflow.python.layers import core as layers_core
+        from tensorflow.train import AdamOptimizer
+        import tensorflow.contrib.layers.python.layers as a
+        import tensorflow.losses
+        """
+    )
+    contrib = tpk_tensorflow1.contrib
+    assert names["arg_scope"] is contrib.framework.arg_scope
+    assert names["add_arg_scope"] is contrib.framework.add_arg_scope
+    assert names["variables"].model_variable is contrib.framework.model_variable
+    assert names["initializers"].xavier_initializer is contrib.layers.xavier_initializer
+    assert names["layers_lib"].conv2d is names["a"].conv2d is contrib.layers.conv2d
+    assert names["layers_core"].Dense is tpk_tensorflow1.layers.Dense
+    assert names["AdamOptimizer"] is tensorflow.compat.v1.train.AdamOptimizer
+    assert names["tensorflow"].losses is tensorflow.compat.v1.losses
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("from tensorflow.contrib import eager", "tf.contrib.eager is not available .*: use TensorFlow 2"),
+        ("import tensorflow.contrib.eager as tfe", "tf.contrib.eager is not available .*: use TensorFlow 2"),
+        ("from tensorflow.contrib.eager.python import tfe", "tf.contrib.eager is not available .*: use TensorFlow 2"),
+        ("from tensorflow.contrib.opt import AdamWOptimizer", "contrib.opt.AdamWOptimizer .*: use tf.train.Adam"),
+        ("from tensorflow.contrib.layers import conv2dd", "contrib.layers.conv2dd .*Nearest: 'conv2d'"),
+        ("from tensorflow.contrib.layers.python.layers import nothing", "contrib.layers.nothing .*TF1 programs"),
+        ("from tensorflow.nn import reluu", "tf.nn.reluu .*Nearest: 'relu'"),
+        ("from tensorflow import estimator", "tf.estimator .*: use tpk.launch_train_with_config"),
+        ("import tensorflow.estimator", "tf.estimator .*: use tpk.launch_train_with_config"),
+        ("from tensorflow import placeholdr", "tf.placeholdr .*Nearest: 'placeholder'"),
+    ],
+)
+def test_an_import_of_a_missing_name_is_an_error_that_says_what_replaces_it(run, statement, message):
+    with pytest.raises(ImportError, match=message) as caught:
+        run(statement)
+    assert "pip install" not in str(caught.value)
 
 
 def test_modules_beside_the_script_are_rewritten_and_others_are_not(run, tmp_path):

@@ -11,10 +11,9 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from tpk_tensorflow1.missing import ESTIMATOR, no_such_name
+from tpk_tensorflow1.missing import no_such_name
 
 _OWN = ("compat", "contrib", "layers", "nn")
-_INSTEAD = {"estimator": ESTIMATOR}
 
 
 def __getattr__(name: str) -> Any:
@@ -29,7 +28,7 @@ def __getattr__(name: str) -> Any:
     for module in (tf.compat.v1, tf):
         if hasattr(module, name):
             return getattr(module, name)
-    raise no_such_name("tf", name, dir(tf.compat.v1), _INSTEAD.get(name))
+    raise no_such_name("tf", name, __dir__())
 
 
 def __dir__() -> list[str]:

@@ -1,45 +1,127 @@
-"""Errors about names of TensorFlow 1 that are not available."""
+"""Lookup of names that a module does not define itself, and the errors about names that are not available."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_loader
+from types import ModuleType
 from typing import Any
 
 from tpk.text import nearest
+from tpk_tensorflow1.names import EXTRAS, IMPLEMENTATION, INSTEAD, MODULES
 
-ESTIMATOR = 'tpk.launch_train_with_config, as the page "Coming from tf.estimator" of tpk\'s manual shows'
-"""What to write instead of an Estimator."""
+_PACKAGE = "tpk_tensorflow1"
 
 
-def finder_in(module: str, names: Iterable[str], instead: dict[str, str] | None = None) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a module, which raises an `AttributeError` for names that the module lacks.
+def finder_in(
+    module: str, names: Iterable[str], *elsewhere: ModuleType, optional: str | None = None
+) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a module of TensorFlow 1.
+
+    It raises an `AttributeError` for names that are not available.
 
     Args:
-        module: the name of the module in scripts.
+        module: the name of the module in scripts, such as ``"tf.contrib.layers"``.
         names: the names that the module has.
-        instead: what to write instead of names that are not available.
+        elsewhere: modules that have further names of the module.
+        optional: the name of a module of an optional library that has the rest.
     """
-    known = sorted(names)
+    _, _, path = module.partition(".")
+    known = [*names, *(name for each in elsewhere for name in dir(each))]
 
-    def missing(name: str) -> Any:
-        # Python itself looks up names such as `__path__`.
+    def find(name: str) -> Any:
+        if name == "__path__":
+            return []  # Python then asks `_NamesFinder` for what an import statement does not find in the module.
+        # Python itself looks up other such names.
         if name.startswith("__"):
             raise AttributeError(name)
-        raise no_such_name(module, name, known, (instead or {}).get(name))
+        if f"{path}.{name}" in MODULES:
+            return importlib.import_module(MODULES[f"{path}.{name}"])
+        if name in IMPLEMENTATION:
+            return importlib.import_module(f"{_PACKAGE}.{path}")
+        for each in elsewhere:
+            if hasattr(each, name):
+                return getattr(each, name)
+        if optional is not None:
+            return from_library(optional, module, name, known)
+        raise no_such_name(module, name, known)
 
-    return missing
+    return find
 
 
-def no_such_name(module: str, name: str, known: Iterable[str], instead: str | None = None) -> AttributeError:
+def from_library(library: str, module: str, name: str, known: Iterable[str]) -> Any:
+    """Return a name of a module of an optional library.
+
+    Args:
+        library: the name of the module.
+        module: the name of the module in scripts.
+        name: the name.
+        known: the names that the module has without the library.
+
+    Raises:
+        AttributeError: the library does not have the name, or cannot be imported.
+    """
+    try:
+        return getattr(importlib.import_module(library), name)
+    except AttributeError:
+        raise no_such_name(module, name, known) from None
+    except ImportError as error:
+        package = library.partition(".")[0]
+        use = f"the package {package} ({error}): pip install 'tpk-tensorflow1[{EXTRAS[package]}]'"
+        raise no_such_name(module, name, known, use) from None
+
+
+def no_such_name(module: str, name: str, known: Iterable[str], use: str | None = None) -> AttributeError:
     """Return the error about a name that is not available.
 
     Args:
         module: the name of the module in scripts.
         name: the missing name.
         known: the names that the module has.
-        instead: what to write instead.
+        use: what to use instead, by default, if `known` has no similar name.
     """
-    version = importlib.import_module("tensorflow").__version__
-    hint = f" Write {instead}." if instead else nearest(name, known, n=1)
-    return AttributeError(f"{module}.{name} is not available on TensorFlow {version}.{hint}", name=name)
+    missing = f"{module}.{name} is not available on TensorFlow {importlib.import_module('tensorflow').__version__}"
+    instead = INSTEAD.get(f"{module}.{name}".partition(".")[2])
+    similar = nearest(name, known, n=1, cutoff=0.75)
+    if similar and not instead:
+        return AttributeError(f"{missing}.{similar}", name=name)
+    hint = f": use {instead or use}" if instead or use else ""
+    return AttributeError(f'{missing}{hint} (see "TF1 programs" in tpk\'s manual)', name=name)
+
+
+class _NamesFinder(MetaPathFinder):
+    """Finds in import statements what attributes find, with the same errors.
+
+    Python replaces the message of an `AttributeError` in ``from module import name`` by a message of its own, but not
+    the message of an `ImportError` from a finder.
+    """
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        module, _, name = fullname.rpartition(".")
+        if module.partition(".")[0] != _PACKAGE or name.startswith("__"):
+            return None
+        try:
+            value = getattr(importlib.import_module(module), name)
+        except AttributeError as error:
+            # Python ignores the error if `name` is the name of the module that it looks for.
+            raise ModuleNotFoundError(str(error), name=f"tensorflow{fullname.removeprefix(_PACKAGE)}") from None
+        return spec_from_loader(fullname, _LoaderOf(value)) if isinstance(value, ModuleType) else None
+
+
+class _LoaderOf(Loader):
+    """Loads a module that exists under another name."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self._module = module
+
+    def exec_module(self, module: ModuleType) -> None:
+        sys.modules[module.__name__] = self._module
+
+
+sys.meta_path.append(_NamesFinder())

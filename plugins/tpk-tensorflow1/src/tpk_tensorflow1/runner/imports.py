@@ -20,6 +20,7 @@ from types import CodeType, FrameType, ModuleType
 
 import cloudpickle
 
+from tpk_tensorflow1.names import module_today
 from tpk_tensorflow1.runner.failures import explain_syntax_error
 
 TENSORFLOW = "tpk_tensorflow1"
@@ -60,7 +61,8 @@ def replacement(module: str, packages: Mapping[str, str] | None = None) -> str |
     """
     package, _, rest = module.partition(".")
     if packages and package in packages:
-        return f"{packages[package]}.{rest}" if rest else packages[package]
+        new = f"{packages[package]}.{rest}" if rest else packages[package]
+        return replacement(new) or new
     if package == "numpy":
         return None if rest else NUMPY
     return _replacement_in_tensorflow(rest) if package == "tensorflow" else None
@@ -73,14 +75,18 @@ def _replacement_in_tensorflow(module: str) -> str | None:
     if module.removeprefix("python.").partition(".")[0] == "keras":
         # TensorFlow contains several versions of Keras; scripts get `tf.keras`.
         return f"tensorflow.{module.removeprefix('python.')}"
-    is_ours = module.partition(".")[0] == "contrib" or _exists(f"{TENSORFLOW}.{module}")
-    return f"{TENSORFLOW}.{module}" if is_ours else None
+    today = module_today(module)
+    if today == f"tensorflow.{module}":
+        return None
+    # If neither exists, the import of `today` says what to use instead.
+    is_ours = module.partition(".")[0] == "contrib" or _exists(today) or not _exists(f"tensorflow.{module}")
+    return today if is_ours else None
 
 
 def _exists(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # of a parent package
+    except ModuleNotFoundError:
         return False
 
 

@@ -1,0 +1,104 @@
+"""Where the names of TensorFlow 1 are today: the tables of the runner, the errors and the manual."""
+
+from __future__ import annotations
+
+MODULES = {
+    "contrib.cluster_resolver": "tensorflow.distribute.cluster_resolver",
+    "contrib.distribute": "tensorflow.distribute",
+    "contrib.keras": "tensorflow.keras",
+    "contrib.linalg": "tensorflow.linalg",
+    "contrib.lite": "tensorflow.lite",
+    "contrib.signal": "tensorflow.signal",
+    "contrib.tensorboard": "tensorboard",
+    "python.layers": "tpk_tensorflow1.layers",
+    "python.ops.rnn_cell": "tpk_tensorflow1.rnn_cell",
+    "python.ops.rnn_cell_impl": "tpk_tensorflow1.rnn_cell",
+    "python.ops.seq2seq": "tpk_tensorflow1.contrib.legacy_seq2seq",
+}
+"""Modules with another name today, by their names in TensorFlow 1."""
+
+EXTRAS = {"tensorflow_probability": "distributions", "tf_slim": "slim"}
+"""The extras of tpk-tensorflow1 that install optional libraries."""
+
+_FILES = """
+arg_scope attention_wrapper base basic_decoder beam_search_decoder beam_search_ops checkpoint_ops checkpoint_utils
+classification convolutional core core_rnn core_rnn_cell core_rnn_cell_impl crf decoder embedding_ops encoders
+feature_column framework fused_rnn_cell gru_ops helper hparam image_ops initializers layers learn loss loss_ops losses
+lstm_ops metric_loss_ops metric_ops metrics normalization ops optimizers pooling python regularizers rnn rnn_cell
+seq2seq slim summaries tensor_util training utils variables
+"""
+IMPLEMENTATION = frozenset(_FILES.split())
+"""Parts of the paths of TensorFlow's own files, such as ``contrib.layers.python.layers.initializers``."""
+
+_ESTIMATOR = 'tpk.launch_train_with_config, as the page "Coming from tf.estimator" of tpk\'s manual shows'
+_FEATURE_COLUMNS = "tf.feature_column"
+_TREES = "the package tensorflow_decision_forests"
+
+_INSTEAD = {
+    "": {"estimator": _ESTIMATOR},
+    "contrib": {
+        "batching": "tf.nondifferentiable_batch_function",
+        "bayesflow timeseries": "the package tensorflow-probability",
+        "boosted_trees tensor_forest": _TREES,
+        "checkpoint": "tf.train.Checkpoint",
+        "copy_graph": "tf.import_graph_def",
+        "cudnn_rnn": "tf.nn.rnn_cell.LSTMCell or GRUCell, with tf.nn.dynamic_rnn",
+        "eager": "TensorFlow 2 without tpk_tensorflow1, which is eager by default",
+        "estimator learn_runner tpu": _ESTIMATOR,
+        "factorization": "sklearn.cluster for clusters, and the package implicit for matrix factorization",
+        "feature_column": _FEATURE_COLUMNS,
+        "ffmpeg": "tf.audio.decode_wav",
+        "gan": "the package tensorflow-gan",
+        "graph_editor": "tf.import_graph_def with input_map, or tf.graph_util",
+        "grid_rnn": "tf.contrib.rnn",
+        "hooks": "tf.train.ProfilerHook",
+        "integrate": "tfp.math.ode of the package tensorflow-probability",
+        "memory_stats": "tf.config.experimental.get_memory_info",
+        "mixed_precision": "tf.train.experimental.enable_mixed_precision_graph_rewrite",
+        "nccl": 'tpk.make_trainer("replicated")',
+        "predictor": "tf.saved_model.loader.load, or tpk.OfflinePredictor",
+        "quantization quantize": "the package tensorflow-model-optimization",
+        "resampler": "tf.gather_nd",
+        "saved_model session_bundle": "tf.saved_model",
+        "summary": "tf.summary",
+        "tfprof": "tf.profiler",
+    },
+    "contrib.opt": {
+        "AdamWOptimizer LazyAdamOptimizer NadamOptimizer": "tf.train.AdamOptimizer",
+        "MomentumWOptimizer": "tf.train.MomentumOptimizer",
+        "MovingAverageOptimizer": "tpk.MovingAverageOptimizer around the optimizer",
+    },
+}
+
+INSTEAD = {
+    ".".join(filter(None, (module, name))): use
+    for module, table in _INSTEAD.items()
+    for names, use in table.items()
+    for name in names.split()
+}
+"""What to use instead of names that are not available."""
+
+
+def module_today(module: str) -> str:
+    """Return the name of the module that has the names of a module of TensorFlow 1.
+
+    Args:
+        module: the name in TensorFlow, such as ``"contrib.layers.python.layers.initializers"``.
+
+    Example:
+        >>> module_today("contrib.slim.python.slim.nets.vgg")
+        'tpk_tensorflow1.contrib.slim.nets.vgg'
+        >>> module_today("contrib.keras.layers")
+        'tensorflow.keras.layers'
+    """
+    for old, new in MODULES.items():
+        if f"{module}.".startswith(f"{old}."):
+            new += module.removeprefix(old)
+            break
+    else:
+        new = f"{'tensorflow' if module.split('.')[0] in ('core', 'python') else 'tpk_tensorflow1'}.{module}"
+    parts = new.split(".")
+    if parts[0] != "tpk_tensorflow1":
+        return new
+    kept = 3 if parts[1] == "contrib" else 2
+    return ".".join([*parts[:kept], *(part for part in parts[kept:] if part not in IMPLEMENTATION)])

@@ -181,12 +181,15 @@ def test_only_the_hooks_that_are_needed_are_implemented():
     assert hooks(run_alone=True, period=2) == always | {"trigger_epoch", "trigger_step"}
 
 
-def test_a_step_of_several_runs_is_summarized_once():
-    class TwoRuns(Counting):
-        def run_step(self):
-            self.hooked_sess.run(self.train_op)
-            self.hooked_sess.run(self.train_op)
+class TwoRuns(Counting):
+    """Each step makes two runs."""
 
+    def run_step(self):
+        self.hooked_sess.run(self.train_op)
+        self.hooked_sess.run(self.train_op)
+
+
+def test_a_step_of_several_runs_is_summarized_once():
     values = train(TwoRuns(show_count), MergeAllSummaries())
     assert [value for _, value in values["count"]] == [7, 15]
 
@@ -213,6 +216,11 @@ def test_simple_moving_averages_are_reported_once_in_each_window():
 def test_simple_moving_averages_of_tensors():
     trainer = Counting()
     assert train(trainer, SimpleMovingAverage([trainer.train_op], 4)) == {"count/SMA": [(4, 2.5), (8, 6.5)]}
+
+
+def test_a_window_counts_steps_not_runs():
+    values = train(TwoRuns(), SimpleMovingAverage(["count"], 4))
+    assert values == {"count/SMA": [(4, np.mean([1, 3, 5, 7])), (8, np.mean([9, 11, 13, 15]))]}
 
 
 def test_a_window_survives_a_restart():

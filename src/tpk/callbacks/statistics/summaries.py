@@ -147,7 +147,8 @@ class SimpleMovingAverage(Callback):
 
     Args:
         tensors: scalar tensors, or their names; in a trainer with towers, names in the first training tower.
-        window_size: the number of steps in a window; if a run makes several steps, only its last step is observed.
+        window_size: the number of steps in a window; if a run makes several steps, only its last step is observed, and
+            if a step makes several runs, only its first run.
 
     Raises:
         ConfigError: if `window_size` is not positive, or `tensors` is empty.
@@ -167,6 +168,7 @@ class SimpleMovingAverage(Callback):
         self.state_key = ", ".join(self._names)
         self._request: Any = None
         self._window_size = window_size
+        self._values: list[float] = []
         self._window: list[list[float]] = []
 
     def setup_graph(self, trainer: tpk.Trainer) -> None:
@@ -186,11 +188,14 @@ class SimpleMovingAverage(Callback):
         return self._request
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Add the values to the window."""
-        self._window.append([float(value) for value in run_values.results])
+        """Keep the values of the first run of a step."""
+        self._values = self._values or [float(value) for value in run_values.results]
 
     def trigger_step(self, trainer: tpk.Trainer) -> None:
-        """Report the averages if the window is full, and begin the next one."""
+        """Add the values to the window; if it is full, report the averages and begin the next one."""
+        if self._values:
+            self._window.append(self._values)
+            self._values = []
         if len(self._window) * trainer.loop.steps_per_run >= self._window_size:
             for name, average in zip(self._names, np.mean(self._window, axis=0), strict=True):
                 trainer.monitors.put_scalar(f"{name.removesuffix(':0')}/SMA", average)

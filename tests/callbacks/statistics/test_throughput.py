@@ -74,21 +74,36 @@ def test_a_number_of_examples_that_makes_no_sense_is_an_error(given):
         ThroughputTracker(given)
 
 
-def test_a_run_that_takes_no_data_takes_none_to_measure_it():
-    """Of two objectives that are minimized in turn, the first makes its inputs itself."""
-
+@pytest.mark.parametrize(
+    ("periods", "batches"),
+    [
+        ({"own": 1, "of_data": 1}, 4),  # The first objective takes no data, and measuring takes none for it.
+        ({"own": 1, "of_data": 2}, 2),
+        ({"of_data": 1, "also_of_data": 1}, 8),
+        ({"of_data": 1, "also_of_data": 2}, 6),
+    ],
+)
+@pytest.mark.parametrize("make_source", [tpk.QueueInput, lambda data: tpk.TensorInput(lambda: [tf.ones([6])])])
+def test_each_run_of_a_step_that_takes_data_counts(periods, batches, make_source):
     def costs(x):
         w = v1.get_variable("w", initializer=0.5)
-        return {"own": w * 2.0, "of_data": tf.reduce_mean(x) * w}
+        return {"own": w * 2.0, "of_data": tf.reduce_mean(x) * w, "also_of_data": tf.reduce_sum(x) * w}
 
     def sgd():
         return v1.train.GradientDescentOptimizer(0.1)
 
     clock, trainer = Clock(), tpk.MultiObjectiveTrainer()
-    objectives = [tpk.Objective(sgd, name=name) for name in ("own", "of_data")]
-    trainer.setup_graph(
-        [tf.TensorSpec([None], tf.float32, "x")], tpk.QueueInput([[np.ones([6], np.float32)]] * 50), costs, objectives
-    )
+    objectives = [tpk.Objective(sgd, name=name, every=every) for name, every in periods.items()]
+    source = make_source([[np.ones([6], np.float32)]] * 50)
+    trainer.setup_graph([tf.TensorSpec([None], tf.float32, "x")], source, costs, objectives)
+    trainer.train(callbacks=[clock, ThroughputTracker(clock=clock)], steps_per_epoch=4, max_epoch=2)
+    assert list(trainer.history["examples_per_second"]) == [batches * 6, batches * 6]
+    assert trainer.input_source.consumed in (0, 2 * batches)  # A `TensorInput` does not count.
+
+
+def test_the_steps_of_a_run_count():
+    clock, trainer = Clock(), tpk.SingleCostTrainer(steps_per_run=2)
+    data = tpk.QueueInput([[np.ones([6], np.float32)]] * 50)
+    trainer.setup_graph([tf.TensorSpec([None], tf.float32, "x")], data, cost, lambda: v1.train.AdamOptimizer())
     trainer.train(callbacks=[clock, ThroughputTracker(clock=clock)], steps_per_epoch=4, max_epoch=1)
-    assert trainer.monitors.get_latest("examples_per_second") == 24
-    assert trainer.input_source.consumed == 4
+    assert list(trainer.history["examples_per_second"]) == [4 * 6 / 0.5]

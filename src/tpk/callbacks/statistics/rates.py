@@ -25,8 +25,9 @@ class ThroughputTracker(Callback):
     """Reports the speed of each epoch: ``steps_per_second`` and ``examples_per_second``.
 
     Only the time of the steps counts, not the time between two epochs. The examples of a step are the batches of all
-    towers of all processes. The batch size is the first dimension of the inputs of the main tower in the first step of
-    the epoch; if the inputs differ in it, ``examples_per_second`` is not reported.
+    towers of all processes, one batch for each run of the step that takes the inputs. The batch size is the first
+    dimension of the inputs of the main tower in the first such run of the epoch; if the inputs differ in it,
+    ``examples_per_second`` is not reported.
 
     Args:
         examples_per_step: the number of examples in a step of all towers and processes; by default the batch size is
@@ -48,9 +49,13 @@ class ThroughputTracker(Callback):
         check_positive(self, examples_per_step=examples_per_step)
         self._given = examples_per_step
         self._clock = clock
-        self._examples = examples_per_step
         self._sizes: list[Any] = []
         self._inputs = FetchDependencies([])
+        self._fetches: Any = None
+        self._takes_inputs = False
+        # The examples in a batch of all towers and processes; None if it is unknown. The batches of the epoch.
+        self._examples: int | None = None
+        self._batches = 0
         self._is_due = False
         self._last_step = 0
         self._began = 0.0
@@ -67,18 +72,23 @@ class ThroughputTracker(Callback):
     @hookimpl(trylast=True)  # With `after_epoch` first, the time of other callbacks does not count.
     def before_epoch(self, trainer: tpk.Trainer) -> None:
         """Start the clock."""
-        self._is_due = bool(self._sizes)
+        self._is_due, self._batches = True, 0
         self._last_step = trainer.local_step
         self._began = self._clock()
 
     def before_run(self, run_context: Any) -> Any:
-        """Return the sizes of the inputs, in the first run that takes all inputs anyway."""
-        if self._is_due and len(self._inputs.among(run_context.original_args.fetches)) == len(self._sizes):
-            return self._sizes
-        return None
+        """Count the runs that take all inputs anyway; in the first one, return the sizes of the inputs."""
+        fetches = run_context.original_args.fetches
+        if fetches is not self._fetches:  # Most trainings fetch the same object in each step.
+            self._fetches = fetches
+            self._takes_inputs = bool(self._sizes) and len(self._inputs.among(fetches)) == len(self._sizes)
+        if not self._takes_inputs:
+            return None
+        self._batches += run_context.steps
+        return self._sizes if self._is_due else None
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Store the number of examples in a step, if all inputs agree."""
+        """Store the number of examples in a batch, if all inputs agree."""
         if run_values.results is None:
             return
         self._is_due = False
@@ -93,8 +103,9 @@ class ThroughputTracker(Callback):
         if seconds <= 0 or steps <= 0:
             return
         trainer.monitors.put_scalar("steps_per_second", steps / seconds)
-        if self._examples is not None:
-            trainer.monitors.put_scalar("examples_per_second", steps / seconds * self._examples)
+        examples = steps * self._given if self._given else self._batches * (self._examples or 0)
+        if examples:
+            trainer.monitors.put_scalar("examples_per_second", examples / seconds)
 
 
 class InputMonitor(Callback):

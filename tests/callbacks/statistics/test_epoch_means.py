@@ -82,6 +82,24 @@ def test_a_name_stands_for_the_mean_and_what_is_smoothed_is_marked(tmp_path):
     assert steps == [6, 12], "reported once an epoch, though it was summarized twice"
 
 
+def test_means_are_exact(tmp_path):
+    exact = {
+        "count": (tf.int64, 2**24 + 1),
+        "large": (tf.float64, 1e8 + 1),
+        "half": (tf.bfloat16, 0.5),
+        "steps": (tf.int32, 5),
+    }
+
+    def func(x):
+        tpk.add_moving_summary(*(tf.constant(value, dtype, name=name) for name, (dtype, value) in exact.items()))
+        return cost(x)
+
+    trainer = train(tmp_path, func)
+    for name, (_, value) in exact.items():
+        assert history(trainer, name) == [value, value]
+        assert history(trainer, f"{name}/EMA")[-1] == pytest.approx(value)
+
+
 def test_the_sums_are_added_to_by_an_op_and_nothing_is_fetched(tmp_path):
     class Watch(tpk.Callback):
         def before_run(self, run_context):

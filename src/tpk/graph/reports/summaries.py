@@ -108,8 +108,10 @@ def add_moving_summary(
         # Tags must differ within a merged summary; the suffix keeps them apart from the user's own.
         tags = [graph.unique_name(f"{name}/EMA-summary") for name in names]
         with tf.compat.v1.name_scope("EMA/" + ".".join(names)):
-            values = tf.stack([*map(_float, tensors), 1.0], name="values")
-            update, averages = maintain_averages(values, decay)
+            is_exact = all(np.can_cast(tensor.dtype.as_numpy_dtype, np.float32) for tensor in tensors)
+            dtype = tf.float32 if is_exact else tf.float64
+            values = tf.stack([*(tf.cast(tensor, dtype) for tensor in tensors), tf.constant(1, dtype)], name="values")
+            update, averages = maintain_averages(_float(values), decay)
             summary = tf.raw_ops.ScalarSummary(tags=tags, values=averages, name="summary")
             each = tf.unstack(averages, num=len(tensors), name="average_of")
     if collection is not None:
@@ -201,7 +203,8 @@ def moving_summaries(graph: Any) -> list[tuple[list[str], Any]]:
     """Return the moving summaries in `graph` that were added to the default collection.
 
     Returns:
-        For each call of `add_moving_summary`, the names, and a ``float32`` vector with the values of a step and a 1.
+        For each call of `add_moving_summary`, the names, and a vector with the values of a step and a 1:
+        ``float64`` if one of the dtypes, such as ``int64``, has values that ``float32`` lacks, otherwise ``float32``.
     """
     return list(graph_records(graph, _MOVING_SUMMARIES))
 

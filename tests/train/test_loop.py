@@ -466,10 +466,18 @@ def test_a_whole_number_of_any_type_is_a_count(steps):
     assert (trainer.global_step, trainer.loop.steps_per_epoch, type(trainer.loop.steps_per_epoch)) == (6, 3, int)
 
 
-def test_an_epoch_of_no_steps_is_one_of_callbacks_only():
-    log = []
-    Counting().train(callbacks=[Recorder(log)], steps_per_epoch=0, max_epoch=1)
-    assert [hook for hook, *_ in log[2:]] == ["before_epoch", "after_epoch", "trigger_epoch", "after_train"]
+def test_an_epoch_of_no_steps_is_one_of_callbacks_only_with_one_warning(caplog):
+    class Reports(tpk.Callback):
+        def trigger_epoch(self, trainer):
+            trainer.monitors.put_scalar("constant", 1.0)
+
+    log, trainer = [], Counting()
+    trainer.train(callbacks=[Reports(), Recorder(log)], steps_per_epoch=0, max_epoch=2)
+    hooks = ["before_epoch", "after_epoch", "trigger_epoch"]
+    assert [hook for hook, *_ in log[2:]] == [*hooks, *hooks, "after_train"]
+    assert list(trainer.history["constant"]) == [1, 1]
+    warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert warnings == ["steps_per_epoch=0: an epoch has no steps. Callbacks run, but nothing is trained."]
 
 
 # Whatever ends a training in good order, nothing learned is lost.

@@ -65,8 +65,8 @@ class Monitors:
         self.followed = tuple(followed)
         # The sum and the number of the values that `run_step` has reported in this epoch, by scalar.
         self._step_sums: dict[str, tuple[float, int]] = {}
-        # The step of the last report, by scalar.
-        self._last_steps: dict[str, int] = {}
+        # The epoch and the step of the last report, by scalar.
+        self._last_reports: dict[str, tuple[int, int]] = {}
         self._reported_twice: set[str] = set()
         self._clock = clock
         self._is_paused = False
@@ -255,14 +255,15 @@ class Monitors:
         self._hand_on("process_scalar", name, number)
 
     def _warn_if_reported_twice(self, name: str) -> None:
-        step = self.trainer.global_step
-        if self._last_steps.get(name) == step and name not in self._reported_twice:
+        # The epoch matters, too: an epoch may have no steps.
+        epoch, step = self.trainer.epoch_num, self.trainer.global_step
+        if self._last_reports.get(name) == (epoch, step) and name not in self._reported_twice:
             self._reported_twice.add(name)
             message = (
                 "the scalar %r was reported twice in step %d. If two callbacks report it, rename one of the scalars."
             )
             logger.warning(message, name, step)
-        self._last_steps[name] = step
+        self._last_reports[name] = (epoch, step)
 
     def _hand_on_summary(self, make_summary: Callable[[str, Any], Any], name: str, value: Any) -> None:
         """Pass on a summary of `value`, which is made only if a monitor processes summaries."""

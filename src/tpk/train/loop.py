@@ -91,6 +91,8 @@ class TrainLoop:
             resumed_from: the checkpoint from which the training is resumed, if any.
         """
         logger.info("%s", describe_epoch(self._trainer))
+        if not self.steps_per_epoch:
+            logger.warning("steps_per_epoch=0: an epoch has no steps. Callbacks run, but nothing is trained.")
         if self.max_epoch == FOREVER:
             logger.info("max_epoch is not set: the run goes on until Ctrl-C, a signal or a callback stops it")
         with handling_signals(self.stop):

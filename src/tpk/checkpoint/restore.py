@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
-from tpk.checkpoint.stored_values import STORED_BFLOAT16, StoredValues, ValueSpec
+from tpk.checkpoint.stored_values import STORED_BFLOAT16, DictValues, StoredValues, ValueSpec
 from tpk.checkpoint.variables import saved_name, saved_part
 from tpk.errors import CheckpointError
 from tpk.graph.variables import assign_values, saveable_variables, variable_name
@@ -135,10 +135,21 @@ def _problem_of_shape(fit: Fit) -> str | None:
     if not fit.is_reshaped:
         return None
     of_graph, stored = _shapes(fit)
+    source = "values" if isinstance(fit.values, DictValues) else repr(fit.values.source)
     return (
         f"variable {fit.target.name!r} has shape {of_graph}, the value for it {stored} in {fit.values.source}. "
-        "Leave it out with `ignore`, provide a value of that shape, or use `SaverRestoreRelaxed`."
+        f"{how_to_restore_the_rest(source)}"
     )
+
+
+def how_to_restore_the_rest(source: str) -> str:
+    """Return the sentence that says how to restore the variables that have not changed.
+
+    Args:
+        source: the stored values, as a Python expression.
+    """
+    options = "ignore_mismatch=True, weights_only=True"
+    return f"session_init=tpk.SmartInit({source}, {options}) restores the variables that are the same."
 
 
 def _problem_of_dtype(fit: Fit) -> str | None:

@@ -16,6 +16,7 @@ from tpk.callbacks.triggers import innermost
 from tpk.checkpoint.encoding import encode, state_keys
 from tpk.checkpoint.files import Checkpoint
 from tpk.checkpoint.reader import CheckpointReader
+from tpk.checkpoint.restore import how_to_restore_the_rest
 from tpk.checkpoint.variables import read_variables, saved_name
 from tpk.errors import CheckpointError, add_note
 from tpk.graph.variables import by_name, variable_name
@@ -179,9 +180,8 @@ class Resumption(Callback):
         if changed:
             raise CheckpointError(
                 f"the model has changed: {self._checkpoint.prefix} does not have {', '.join(changed)}. "
-                "A model that has changed cannot resume a run. Start a new one: give another run_dir, and, for the "
-                f"variables that are the same, session_init=tpk.SmartInit({self._checkpoint.prefix!r}, "
-                "ignore_mismatch=True, weights_only=True)."
+                "A model that has changed cannot resume a run. Start a new one: give another run_dir. "
+                f"{how_to_restore_the_rest(repr(self._checkpoint.prefix))}"
             )
         if missing:
             names = ", ".join(map(variable_name, missing))

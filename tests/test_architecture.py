@@ -32,9 +32,9 @@ WITHOUT_TENSORFLOW = {"plugin", *GROUND, "dataflow", "cli"}
 FILES = sorted(SOURCE.rglob("*.py"))
 
 BUDGETS = {
-    "callbacks": 3955,
-    "checkpoint": 1315,
-    "cli": 2175,
+    "callbacks": 3965,
+    "checkpoint": 1325,
+    "cli": 2170,
     "cluster": 920,
     "dataflow": 3615,
     "graph": 2545,

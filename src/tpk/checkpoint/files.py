@@ -126,6 +126,18 @@ def newest_complete(directory: str | os.PathLike[str]) -> Checkpoint | None:
     return None
 
 
+def newest_present(directory: str | os.PathLike[str]) -> Checkpoint | None:
+    """Return the newest checkpoint whose files exist and have the right sizes, or None; only its state is read."""
+    for step in checkpoint_steps(directory):
+        try:
+            found = read_state(directory, step)
+            if all((found.directory / name).stat().st_size == known["size"] for name, known in found.files.items()):
+                return found
+        except (CheckpointError, OSError):
+            pass
+    return None
+
+
 def training_states(directory: str | os.PathLike[str]) -> list[Path]:
     """Return the files of training states in `directory`; only runs of tpk have them."""
     return list(Path(directory).glob("state-*.json"))

@@ -51,6 +51,17 @@ def test_a_bad_cost_stops_the_training_with_tensor_step_and_checkpoint(tmp_path,
     assert isinstance(error.__cause__, tf.errors.InvalidArgumentError)
 
 
+def test_the_checkpoint_is_named_without_reading_its_gigabytes(tmp_path):
+    class Damage(tpk.Callback):
+        def trigger_step(self):
+            for path in tmp_path.glob("model-2.data-*"):
+                path.write_bytes(bytes(path.stat().st_size))  # Who reads it, skips it.
+
+    with pytest.raises(NonFiniteError) as caught:
+        train(NanGuard(), tmp_path, bad=[3], callbacks=[Damage()])
+    assert caught.value.checkpoint == str(tmp_path / "model-2")
+
+
 # Which datapoints.
 
 INPUTS = {

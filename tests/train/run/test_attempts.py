@@ -107,6 +107,17 @@ def test_a_failure_says_what_and_where_and_is_raised(tmp_path, error, hook, end,
     assert attempt.step == (0 if hook == "setup_graph" else 2)
 
 
+def test_an_error_before_the_callbacks_are_set_up_is_the_one_that_is_raised(tmp_path):
+    class Early(Counting):
+        def setup_callbacks(self, callbacks=(), monitors=()):
+            raise ValueError("too early")
+
+    with pytest.raises(ValueError, match="too early"):
+        Early().train(steps_per_epoch=2, max_epoch=1, run_dir=tmp_path)
+    (attempt,) = read_attempts(tmp_path)
+    assert (attempt.end, attempt.reason, attempt.checkpoint) == ("failed", "ValueError: too early", None)
+
+
 def test_a_signal_interrupts_and_what_was_saved_is_known(tmp_path):
     with pytest.raises(tpk.Preempted):
         train(tmp_path, Do(lambda trainer: signal.raise_signal(signal.SIGTERM)))

@@ -128,6 +128,18 @@ def test_an_interrupt_is_told_and_a_failure_is_not(tmp_path, outcome):
     assert outcome() == []
 
 
+def test_the_checkpoint_is_named_without_reading_its_gigabytes(tmp_path, caplog):
+    def damage(trainer):
+        (data,) = tmp_path.glob("model-2.data-*")
+        data.write_bytes(bytes(data.stat().st_size))  # Who reads it, skips it.
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, tpk.ModelSaver(), Do(damage))
+    (message,) = [each for each in caplog.messages if each.startswith("interrupted")]
+    assert f"saved {tmp_path / 'model-2'}; to resume from it" in message
+
+
 def test_resuming_what_is_finished_says_so_and_how_to_train_longer(tmp_path, outcome):
     train(tmp_path, tpk.ModelSaver())
     outcome()

@@ -275,7 +275,6 @@ class NanGuard(Callback):
 
     def _make_error(self, found: Mapping[str, str], consequence: str, datapoints: range = range(0)) -> NonFiniteError:
         trainer = self.trainer
-        checkpoint = trainer.checkpoints.newest()
         what = [consequence] if consequence else []
         what += [f"{name} has {counts}" for name, counts in found.items()]
         where = f"{trainer.loop.progress} (after global step {trainer.global_step})"
@@ -284,12 +283,12 @@ class NanGuard(Callback):
             numbers = f"datapoint {first}" if first == last else f"datapoints {first} to {last}"
             where += f", with {numbers} of {type(trainer.input_source).__name__}"
             where += f" in rank {trainer.strategy.rank}" if trainer.strategy.world_size > 1 else ""
-        good = "none yet" if checkpoint is None else checkpoint.prefix
-        error = NonFiniteError(f"{'; '.join(what)}, in {where}. The last good checkpoint: {good}")
+        checkpoint = trainer.checkpoints.newest_prefix()
+        error = NonFiniteError(f"{'; '.join(what)}, in {where}. The last good checkpoint: {checkpoint or 'none yet'}")
         error.tensors = tuple(found)
         error.epoch_num, error.local_step = trainer.epoch_num, trainer.local_step
         error.global_step = trainer.global_step
-        error.checkpoint = None if checkpoint is None else checkpoint.prefix
+        error.checkpoint = checkpoint
         error.datapoints = datapoints
         return error
 

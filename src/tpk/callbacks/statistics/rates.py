@@ -81,7 +81,7 @@ class ThroughputTracker(Callback):
         fetches = run_context.original_args.fetches
         if fetches is not self._fetches:  # Most trainings fetch the same object in each step.
             self._fetches = fetches
-            self._takes_inputs = bool(self._sizes) and len(self._inputs.among(fetches)) == len(self._sizes)
+            self._takes_inputs = len(self._inputs.among(fetches)) == len(self._sizes) > 0
         if not self._takes_inputs:
             return None
         self._batches += run_context.steps

@@ -11,8 +11,8 @@ from typing import Any
 
 import attrs
 
-from tpk.checkpoint.files import Checkpoint, checkpoint_steps, read_state
-from tpk.errors import CheckpointError, ConfigError, TpkError
+from tpk.checkpoint.files import Checkpoint, newest_present
+from tpk.errors import ConfigError, TpkError
 from tpk.monitors.history import History
 from tpk.plugin.builtins import BUILTINS
 from tpk.plugin.description import NOT_WRITTEN
@@ -161,14 +161,7 @@ class Run:
     @cached_property
     def checkpoint(self) -> Checkpoint | None:
         """The newest checkpoint whose files all exist and have the right size, or None."""
-        for step in checkpoint_steps(self.directory):
-            try:
-                found = read_state(self.directory, step)
-                if all((self.directory / name).stat().st_size == known["size"] for name, known in found.files.items()):
-                    return found
-            except (CheckpointError, OSError):
-                pass
-        return None
+        return newest_present(self.directory)
 
     @property
     def strategy(self) -> str:

@@ -24,14 +24,14 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
 import tpk
 from tpk.checkpoint.directory import CheckpointDirectory
-from tpk.checkpoint.files import Checkpoint, newest_complete
+from tpk.checkpoint.files import Checkpoint, newest_complete, newest_present
 from tpk.checkpoint.series import CheckpointSeries, Retention
 from tpk.checkpoint.variables import assign_by_name, read_variables
 from tpk.errors import CheckpointError, ConfigError
@@ -147,6 +147,14 @@ class Checkpoints(Callback):
 
     def newest(self) -> Checkpoint | None:
         """Return the newest complete checkpoint of this training, or None. Wait for those that are being written."""
+        return self._newest(newest_complete)
+
+    def newest_prefix(self) -> str | None:
+        """Return the path of `newest`, for a message: the files of its variables, maybe gigabytes, are not read."""
+        found = self._newest(newest_present)
+        return found.prefix if found else None
+
+    def _newest(self, newest_in: Callable[[Path], Checkpoint | None]) -> Checkpoint | None:
         for series in self._full_series:
             try:
                 series.wait()
@@ -154,7 +162,7 @@ class Checkpoints(Callback):
                 logger.error("%s", error)
         run_dir = self.trainer.run_dir
         directories = [series.directory.path for series in self._full_series]
-        found = map(newest_complete, dict.fromkeys(directories if run_dir is None else [run_dir, *directories]))
+        found = map(newest_in, dict.fromkeys(directories if run_dir is None else [run_dir, *directories]))
         return next(filter(None, found), None)
 
     @property

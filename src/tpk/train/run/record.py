@@ -142,7 +142,8 @@ class RunRecord:
         with self._files:
             if self._attempt is not None:
                 end, reason = outcome_of(self._trainer, failure)
-                last = self._trainer.checkpoints.last_path
+                # Before that, the trainer has no checkpoints.
+                last = self._trainer.checkpoints.last_path if self._trainer.phases.has("initialize") else None
                 self._write(
                     attrs.evolve(
                         self._attempt,

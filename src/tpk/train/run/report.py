@@ -40,9 +40,8 @@ def log_failure(trainer: tpk.Trainer, failure: BaseException) -> None:
     if isinstance(failure, KeyboardInterrupt):
         if failure.args:
             return
-        newest = trainer.checkpoints.newest()
-        saved = newest.prefix if newest else None
-        logger.warning("interrupted %s; %s", steps_done(trainer), what_is_saved(trainer, saved))
+        saved = what_is_saved(trainer, trainer.checkpoints.newest_prefix())
+        logger.warning("interrupted %s; %s", steps_done(trainer), saved)
         return
     logger.error("training failed in %s: %s%s", trainer.loop.progress, in_one_line(failure), notes_of(failure))
     if isinstance(failure, tf.errors.OpError):  # Its message is a page; this ends the traceback with the cause.

@@ -17,6 +17,7 @@ import tpk
 from tpk.durable_files import free_name, refuse_link
 from tpk.errors import ConfigError, HookError, StopTraining
 from tpk.plugin.callback import Callback, in_run_dir
+from tpk.plugin.spec import hookimpl
 
 logger = logging.getLogger(__name__)
 
@@ -201,8 +202,7 @@ class Isolation:
         # A monitor is ready before other callbacks report, and is done after them.
         begins = hook in ("before_train", "before_epoch")
         ends = hook in ("trigger_step", "after_epoch", "trigger_epoch", "after_train")
-        vars(call)["tpk_impl"] = {"wrapper": False, "tryfirst": begins, "trylast": ends}
-        return call
+        return hookimpl(tryfirst=begins, trylast=ends)(call)
 
     def call(self, name: str, *arguments: Any) -> Any:
         """Call the method `name` of the monitor.

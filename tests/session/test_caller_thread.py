@@ -14,6 +14,7 @@ from hooked_sessions import hooked
 from tensorflow.core.protobuf import config_pb2
 
 from tpk.graph.repeated_ops import repeat
+from tpk.plugin.progress import Progress
 from tpk.session import caller_thread
 from tpk.session.caller_thread import TRIED, WARM_UP, compile_for_caller, faster_of, most_steps_in_caller
 
@@ -193,9 +194,11 @@ def test_many_steps_that_wait_for_a_queue_are_made_by_many_threads(monkeypatch):
         fill = queue.enqueue_many([numbers])
         sess.run(v1.global_variables_initializer())
         sess.run(fill)
-        session = hooked(sess)
+        progress = Progress()
+        session = hooked(sess, progress=progress)
         for steps in [few] * trials + [many]:
-            session.run(op, steps=steps)
+            progress.offer(steps)
+            session.run(op)
         np.testing.assert_array_equal(sess.run("taken/Read/ReadVariableOp:0"), numbers)
 
 

@@ -17,7 +17,7 @@ COUNTERS = ("epoch_num", "local_step", "global_step")
 class Progress:
     """The three counters of a training run, in one place, so that a checkpoint holds them together.
 
-    The loop begins a step; the first run of the session in it claims the step, and completes it. So a step counts once,
+    The loop offers a step; the first run of the session in it claims the step, and completes it. So a step counts once,
     however often it runs the session, and a run outside of a step counts none.
 
     Attributes:
@@ -25,15 +25,12 @@ class Progress:
             the last one.
         local_step: the current step of the epoch, from 0; -1 before the first.
         global_step: the number of completed steps. The current step counts once its first ``hooked_sess.run`` is done.
-        steps_of_further_runs: the number of steps that a run counts when no step has begun. With 1, `global_step`
-            counts runs of the session instead of steps.
     """
 
     epoch_num: int = 0
     local_step: int = -1
     global_step: int = 0
-    steps_of_further_runs: int = attrs.field(default=0, kw_only=True, eq=False, repr=False)
-    _begun: int = attrs.field(default=0, init=False, eq=False, repr=False)
+    _offered: int = attrs.field(default=0, init=False, eq=False, repr=False)
     _lock: Any = attrs.field(factory=Lock, init=False, eq=False, repr=False)
 
     def begin_epoch(self, epoch: int) -> None:
@@ -44,19 +41,19 @@ class Progress:
         if epoch != self.epoch_num:
             self.epoch_num, self.local_step = epoch, -1
 
-    def begin(self, steps: int = 1) -> None:
-        """Let the next run of the session count `steps` steps."""
-        self._begun = steps
+    def offer(self, steps: int = 1) -> None:
+        """Let the next run of the session make and count `steps` steps."""
+        self._offered = steps
 
-    def drop(self) -> int:
-        """Return the number of steps that have begun and that no run has claimed; no later run counts them."""
+    def withdraw(self) -> int:
+        """Return the number of steps that were offered and that no run has claimed; no later run counts them."""
         with self._lock:
-            steps, self._begun = self._begun, 0
+            steps, self._offered = self._offered, 0
         return steps
 
     def claim(self) -> int:
-        """Return the number of steps that a run is to count: those that have begun, once. Thread-safe."""
-        return (self._begun and self.drop()) or self.steps_of_further_runs
+        """Return the number of steps that a run makes and counts: those that were offered, once. Thread-safe."""
+        return self._offered and self.withdraw()
 
     def complete(self, steps: int) -> None:
         """Count steps that a run of the session has completed. Thread-safe."""

@@ -51,7 +51,7 @@ class HookedSession:
     Args:
         sess: the raw `tf.compat.v1.Session`.
         hooks: the compiled step hooks.
-        progress: the counters. A run claims the steps that have begun, and counts them when it has completed.
+        progress: the counters. A run claims the steps that are offered, and counts them when it has completed.
         counter: counts the steps in the graph; None to count them in `progress` only.
         timeout_in_ms: how long a run may take before it is cancelled with `tf.errors.DeadlineExceededError`; 0 for no
             limit. A run's own timeout has priority. The timeout is compiled into the runs, so it costs nothing, except
@@ -94,22 +94,19 @@ class HookedSession:
         self._plans: OrderedDict[Any, RunPlan] = OrderedDict()
         self._compiled: MutableMapping[bytes, Call] = WeakValueDictionary()
 
-    def run(
-        self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None, *, steps: int = 0
-    ) -> Any:
+    def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
         """Run `fetches` and the requests of the hooks, once.
 
-        If the run makes several steps, `fetches` and the operations of hooks run in each of them, one after the other.
-        The caller and the hooks get the results of the last step. If the data ends within the run, the steps before
-        that count, ``after_run`` of hooks that fetch tensors is not called, and the result is None.
+        If the loop offers several steps (`Progress.offer`), the run makes all of them: `fetches` and the operations of
+        hooks run in each of them, one after the other. The caller and the hooks get the results of the last step. If
+        the data ends within the run, the steps before that count, ``after_run`` of hooks that fetch tensors is not
+        called, and the result is None.
 
         Args:
             fetches: as for `tf.compat.v1.Session.run`.
             feed_dict: as for `tf.compat.v1.Session.run`.
             options: `tf.compat.v1.RunOptions`; merged with those that hooks ask for.
             run_metadata: `tf.compat.v1.RunMetadata` that is filled in.
-            steps: the number of steps that the run makes and counts; by default those that have begun
-                (`Progress.begin`).
 
         Returns:
             What `Session.run(fetches, feed_dict)` would.
@@ -119,7 +116,7 @@ class HookedSession:
             Exception: the error of a hook or of the run. If the run failed because its input failed, the error of the
                 input.
         """
-        steps = steps or self._progress.claim()
+        steps = self._progress.claim()
         # Most steps ask for exactly what the last one asked for. This case is written out here instead of in methods:
         # after a run the processor's caches are cold, and each further function costs microseconds.
         last = self._repeats.get(id(fetches), self._no_repeat)
@@ -157,8 +154,8 @@ class HookedSession:
                 arrays = last.feeds.take()
                 results, steps = self._make_steps(last.plan, arrays, steps, partial(self._call, last.plan, arrays))
         except BaseException:
-            if steps:  # Another attempt can claim them. A run that counts no step must not touch one that has begun.
-                self._progress.begin(steps)
+            if steps:  # Another attempt can claim them. A run that counts no step must not touch one that is offered.
+                self._progress.offer(steps)
             raise
         if steps:
             self._progress.complete(steps)

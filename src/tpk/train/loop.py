@@ -127,10 +127,11 @@ class TrainLoop:
                 progress.begin_epoch(epoch)
                 self._call(hook.before_epoch, should_stop)
                 while progress.local_step < self.steps_per_epoch - 1:
-                    self._run_steps()
+                    self._advance()
                     trigger_step(trainer)
                     if should_stop():
                         self._stop()
+                # A request of `after_epoch` to stop waits for `trigger_epoch`, which reports and saves the epoch.
                 hook.after_epoch(trainer=trainer)
                 trainer.monitors.report_step_means()
                 self._call(hook.trigger_epoch, should_stop)
@@ -161,54 +162,54 @@ class TrainLoop:
         if should_stop():
             self._stop()
 
-    def _run_steps(self) -> None:
+    def _advance(self) -> None:
         """Run the next step, or the next `steps_per_run` steps of the epoch, and count them.
 
-        While they run, `local_step` is already at the last of them. A step that fails is not counted, and runs again if
-        a plugin recovers from the failure.
+        While they run, `local_step` is already at the last of them.
         """
         progress = self.progress
         steps = min(self.steps_per_run, self.steps_per_epoch - 1 - progress.local_step)
+        goal = progress.global_step + steps
         progress.local_step += steps
-        while steps:
-            completed = progress.global_step
-            try:
-                # A run in which the data ends makes fewer steps.
-                steps -= self._make(steps)
-                break
-            except Exception as error:
-                progress.drop()
-                if self.steps_per_run > 1:
-                    steps -= progress.global_step - completed
-                else:
-                    progress.global_step = completed
-                if self._trainer.hooks.hook.recover(error=error):
-                    continue
-                if isinstance(error, StopTraining | StopIteration | tf.errors.OutOfRangeError):
-                    progress.local_step -= steps
-                    self._graph_lags = True
-                if isinstance(error, StopIteration):  # In TensorFlow's `MonitoredSession`, this also ends the training.
-                    message = f"a step has no more data (StopIteration){notes_of(error)}"
-                    raise tf.errors.OutOfRangeError(None, None, message) from error
-                raise
-        progress.local_step -= steps
+        try:
+            self._run_steps(goal)
+        except (StopTraining, StopIteration, tf.errors.OutOfRangeError) as end:
+            progress.local_step -= goal - progress.global_step
+            self._graph_lags = True
+            if isinstance(end, StopIteration):  # In TensorFlow's `MonitoredSession`, this also ends the training.
+                message = f"a step has no more data (StopIteration){notes_of(end)}"
+                raise tf.errors.OutOfRangeError(None, None, message) from end
+            raise
+        # A run in which the data ends makes fewer steps.
+        progress.local_step -= max(0, goal - progress.global_step)
 
-    def _make(self, steps: int) -> int:
-        """Make one step by `run_step`, or several in one run of the session; return how many were made."""
-        trainer, progress = self._trainer, self.progress
-        if self.steps_per_run > 1:
-            completed = progress.global_step
-            trainer.hooked_sess.run(trainer.train_op, steps=steps)
-            return progress.global_step - completed
-        progress.begin()
+    def _run_steps(self, goal: int) -> None:
+        """Run steps until `global_step` is `goal`; go on after a failure if a plugin recovers from it.
+
+        A failed step is not counted. Of several steps in one run, those before the failed one are.
+        """
+        progress = self.progress
+        while progress.global_step < goal:
+            try:
+                self._run_step(goal - progress.global_step)
+                return
+            except Exception as error:
+                progress.withdraw()
+                if self.steps_per_run == 1:
+                    progress.global_step = goal - 1
+                if not self._trainer.hooks.hook.recover(error=error):
+                    raise
+
+    def _run_step(self, steps: int) -> None:
+        """Call the trainer's `run_step`, whose first run of the session makes and counts `steps` steps."""
+        self.progress.offer(steps)
         self._runs_step = True
         try:
-            trainer.run_step()
+            self._trainer.run_step()
         finally:
             self._runs_step = False
-        if progress.drop():
+        if self.progress.withdraw():
             self._count_raw_step()
-        return 1
 
     def _count_raw_step(self) -> None:
         """Count a step that ran no hooked session."""

@@ -97,9 +97,11 @@ def test_it_holds_for_the_loop_of_a_run_on_a_server_too(server):
         fill, init = queue.enqueue_many([[1.0, 2.0]]), v1.global_variables_initializer()
     with v1.Session(server.target, graph=graph) as sess:
         sess.run([init, fill])
-        hooked = HookedSession(sess, StepHooks(), Progress(), timeout_in_ms=2000)
+        progress = Progress()
+        progress.offer(5)
+        hooked = HookedSession(sess, StepHooks(), progress, timeout_in_ms=2000)
         with pytest.raises(tf.errors.DeadlineExceededError):
-            hooked.run(add, steps=5)
+            hooked.run(add)
         assert sess.run(steps) == 2
 
 

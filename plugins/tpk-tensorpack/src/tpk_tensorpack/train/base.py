@@ -9,6 +9,7 @@ from typing import Any
 
 import tpk
 from tpk import StopTraining
+from tpk.plugin.progress import Progress
 from tpk_tensorpack.callbacks.monitor import Monitors
 from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.tfutils.common import get_default_sess_config
@@ -41,6 +42,16 @@ class TrainLoop(tpk.TrainLoop):
         return self.progress.global_step
 
 
+class RunsCounted(Progress):
+    """Counters whose `global_step` counts the runs of the session, also those after the first one of a step."""
+
+    __slots__ = ()
+
+    def claim(self) -> int:
+        """Return the number of steps that a run counts."""
+        return super().claim() or 1
+
+
 @older.takes_config
 class Trainer(tpk.Trainer):
     """Train anything in a loop: subclasses set ``train_op`` or override ``run_step``; see `tpk.Trainer`.
@@ -61,7 +72,7 @@ class Trainer(tpk.Trainer):
     def __init__(self) -> None:
         super().__init__()
         self.loop.__class__ = TrainLoop
-        self.loop.progress.steps_of_further_runs = 1
+        self.loop.progress.__class__ = RunsCounted
 
     @property
     def is_chief(self) -> bool:

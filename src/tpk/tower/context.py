@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import abc
 import re
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
-from types import FrameType
 from typing import Any, ClassVar
 
 import attrs
@@ -16,14 +14,11 @@ import tensorflow as tf
 from tpk.errors import TowerError
 from tpk.graph.reports.summaries import MOVING_SUMMARY_OPS_KEY, without_summaries
 from tpk.graph.scopes import added_since, collection_sizes, current_tower, truncate
-from tpk.graph.variables import variable_name
 
 GraphKeys = tf.compat.v1.GraphKeys
 
 _OF_A_VARIABLE = re.compile(r"(?:^|/)Regularizer(?:_\d+)?/")
 """The scope in which `get_variable` and layers of all kinds create the regularization loss of a variable."""
-
-_KERAS_PACKAGES = ("keras", "tf_keras")
 
 # Summaries show one tower.
 _MAIN_TOWER_ONLY = (GraphKeys.SUMMARIES, MOVING_SUMMARY_OPS_KEY)
@@ -60,7 +55,6 @@ class TowerContext(abc.ABC):
         vs_name: the variable scope of the tower; empty if it shares the variables of the scope around it.
         index: the index among the towers of its kind, from 0.
         total: the number of towers of its kind.
-        inline_keras: the names of variables that Keras created by itself, against the rules of tower functions.
     """
 
     is_training: ClassVar[bool]
@@ -71,7 +65,6 @@ class TowerContext(abc.ABC):
     _sizes: dict[str, int] = attrs.field(factory=dict, init=False)
     _added: dict[str, list[Any]] | None = attrs.field(default=None, init=False)
     _scopes: ExitStack | None = attrs.field(default=None, init=False)
-    inline_keras: list[str] = attrs.field(factory=list, init=False)
 
     @property
     @abc.abstractmethod
@@ -120,7 +113,6 @@ class TowerContext(abc.ABC):
             tf.compat.v1.variable_scope(scope, reuse=reuse, auxiliary_name_scope=False),
             # With the slash, the scope is absolute and entered again instead of made unique.
             tf.name_scope(self.ns_name + "/" if self.ns_name else ""),
-            record_inline_keras() as self.inline_keras,
             nullcontext() if self.is_main_training_tower else without_summaries(),
             self._with_own_losses(),
         ):
@@ -198,31 +190,3 @@ class PredictTowerContext(TowerContext):
     def has_own_variables(self) -> bool:
         """Whether this tower creates its own variables."""
         return self.creates_variables
-
-
-@contextmanager
-def record_inline_keras() -> Iterator[list[str]]:
-    """Yield a list to which the names of variables that Keras creates by itself are added within the context."""
-    names: list[str] = []
-
-    def creator(next_creator: Any, **options: Any) -> Any:
-        variable = next_creator(**options)
-        if is_called_by_keras(sys._getframe(1)):
-            names.append(variable_name(variable))
-        return variable
-
-    with tf.variable_creator_scope(creator):
-        yield names
-
-
-def is_called_by_keras(frame: FrameType | None) -> bool:
-    """Whether Keras itself, and not user code that it called, creates a variable in this frame."""
-    # The innermost of the two created it.
-    while frame is not None:
-        module = frame.f_globals.get("__name__", "")
-        if module == "tensorflow.python.ops.variable_scope" and frame.f_code.co_name == "get_variable":
-            return False
-        if module.partition(".")[0] in _KERAS_PACKAGES:
-            return True
-        frame = frame.f_back
-    return False

@@ -3,14 +3,16 @@
 1. A tower function may be called several times, so further calls must share variables or create them in a separate
    scope: variables come from `tf.compat.v1.get_variable` (or `tpk.layers`), not from `tf.Variable`.
 2. The names of trainable variables start with the variable scope in which the function was called.
-3. Keras models and layers are called through a `KerasModel`.
+3. Keras models and layers are called through a `tpk_keras.KerasModel`.
 4. No scope inside it is called ``tower…``: those names belong to the towers themselves.
 5. It returns the cost and does not minimize it: the trainer does.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -23,6 +25,8 @@ from tpk.tower.context import TowerContext
 
 _TOWER_SCOPE = re.compile(r"^tower\d*$")
 _UPDATE_BY_OPTIMIZER = re.compile(r"^(Resource)?(Sparse)?Apply")
+_VARIABLES = ("VarHandleOp", "VariableV2")
+_KERAS_PACKAGES = ("keras", "tf_keras")
 
 
 def check_rules(context: TowerContext, scope_name: str, new_ops: Iterable[Any]) -> None:
@@ -36,18 +40,35 @@ def check_rules(context: TowerContext, scope_name: str, new_ops: Iterable[Any]) 
     Raises:
         TowerError: if a rule is broken; the message names the variable or op, and the rule.
     """
-    if context.inline_keras:
-        names = ", ".join(context.inline_keras)
-        raise TowerError(
-            f"Keras created variables by itself in {_describe(context)}: {names}. Towers could not share them, their "
-            "names would depend on what else has been built, and updates by their layers would be lost. Rule: Keras "
-            "models and layers are called through a KerasModel. Make net = tpk.KerasModel(build) once, outside of the "
-            "tower function, where build() returns the Keras model or layer, and call net(inputs) in it."
-        )
+    _check_keras_creates_nothing(context, new_ops)
     _check_does_not_train(context, new_ops)
     _check_variables_are_shared(context)
     _check_names_start_with_scope(context, scope_name)
     _check_no_tower_scope(context, new_ops)
+
+
+def _check_keras_creates_nothing(context: TowerContext, new_ops: Iterable[Any]) -> None:
+    names = ", ".join(op.name for op in new_ops if op.type in _VARIABLES and _is_created_by_keras(op))
+    if names:
+        raise TowerError(
+            f"Keras created variables by itself in {_describe(context)}: {names}. Towers could not share them, their "
+            "names would depend on what else has been built, and updates by their layers would be lost. Rule: Keras "
+            "models and layers are called through a KerasModel, which is in the package tpk-keras "
+            '(`pip install "tpk-train[keras]"`). Make net = tpk_keras.KerasModel(build) once, outside of the tower '
+            "function, where build() returns the Keras model or layer, and call net(inputs) in it."
+        )
+
+
+def _is_created_by_keras(op: Any) -> bool:
+    """Whether Keras itself, and not user code that it called, created a variable."""
+    packages = [sys.modules.get(name) for name in _KERAS_PACKAGES]
+    folders = tuple(os.path.join(path, "") for package in packages for path in getattr(package, "__path__", ()))
+    for frame in reversed(op.traceback):
+        if frame.name == "get_variable":
+            return False
+        if frame.filename.startswith(folders):
+            return True
+    return False
 
 
 def _check_does_not_train(context: TowerContext, new_ops: Iterable[Any]) -> None:

@@ -1,9 +1,13 @@
-"""Train a Keras model on the handwritten digits of scikit-learn, and use it in plain Keras afterwards."""
+"""Train a Keras model on the handwritten digits of scikit-learn, and use it in plain Keras afterwards.
+
+In a checkout: pip install ".[examples]" ./plugins/tpk-keras
+"""
 
 import argparse
 
 import numpy as np
 import tensorflow as tf
+import tpk_keras
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
@@ -32,7 +36,7 @@ def build_net():
 
 class KerasDigits(tpk.ModelDesc):
     def __init__(self):
-        self.net = tpk.KerasModel(build_net)
+        self.net = tpk_keras.KerasModel(build_net)
 
     def inputs(self):
         return [tf.TensorSpec([None, 8, 8, 1], tf.float32, "image"), tf.TensorSpec([None], tf.int64, "label")]
@@ -76,7 +80,7 @@ def main():
     train = DataFromList(list(zip(train_x, train_y, strict=True)), shuffle=True, seed=0)
     test = DataFromList(list(zip(test_x, test_y, strict=True)), shuffle=False)
     model = KerasDigits()
-    saver = tpk.KerasSaver(model.net, "digits.keras")
+    saver = tpk_keras.KerasSaver(model.net, "digits.keras")
     config = tpk.TrainConfig(
         model=model,
         dataflow=BatchData(train, 32),

@@ -41,12 +41,12 @@ BUDGETS = {
     "input_source": 1580,
     "layers": 1725,
     "monitors": 975,
-    "plugin": 1270,
+    "plugin": 1275,
     "predict": 1100,
     "session": 770,
     "strategies": 2160,
     "testing": 1200,
-    "tower": 1015,
+    "tower": 450,
     "train": 2940,
 }
 """The code lines that a room may have: without blank lines, comments and docstrings."""
@@ -80,9 +80,8 @@ def test_no_file_imports_itself_by_way_of_others():
 
 
 def test_only_one_module_touches_private_names_of_tensorflow():
-    """Those of Keras stay in `tower/keras`."""
     internals = SOURCE / "tf_internals.py"
-    others = [path for path in FILES if path != internals and (SOURCE / "tower" / "keras") not in path.parents]
+    others = [path for path in FILES if path != internals]
     trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in others}
     # tpk's ProxyOptimizer keeps the optimizer that it wraps by the same name as TensorFlow's.
     private = private_names_in(internals) - {"_opt"}

@@ -43,12 +43,10 @@ def __getattr__(name: str) -> Any:
                 value = getattr(room, name)
                 globals()[name] = value  # found directly from now on
                 return value
-    if name == "HorovodTrainer":
-        raise AttributeError(
-            "tpk.HorovodTrainer is in the package tpk-horovod: `pip install tpk-horovod`, and give its name: "
-            "tpk.launch_train_with_config(config, 'HorovodTrainer')."
-        )
-    raise AttributeError(f"module 'tpk' has no attribute {name!r}")
+    from tpk.plugin.builtins import PACKAGES, where_to_find
+
+    hint = f". {where_to_find(name)} Write `from {PACKAGES[name]} import {name}`." if name in PACKAGES else ""
+    raise AttributeError(f"module 'tpk' has no attribute {name!r}{hint}")
 
 
 def __dir__() -> list[str]:

@@ -1,7 +1,7 @@
 """Private APIs of TensorFlow: each function does one thing that TensorFlow offers no public way to do.
 
-No other file of tpk uses a private name of TensorFlow, except `tpk.tower.keras` for Keras. A new version of TensorFlow
-can break only what is listed here, and `tests/test_tf_internals.py` tests each function on a real graph.
+No other file of tpk uses a private name of TensorFlow. A new version of TensorFlow can break only what is listed here,
+and `tests/test_tf_internals.py` tests each function on a real graph.
 """
 
 from __future__ import annotations

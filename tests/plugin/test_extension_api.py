@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import tpk
+from tpk.plugin.builtins import PACKAGES
 
 sys.path.append(str(Path(__file__).parents[2] / "docs" / "generate"))
 from public_names import ROOMS
@@ -50,6 +51,21 @@ def modules_used_in(path):
             yield from (f"{node.module}.{each.name}" for each in node.names if is_module(f"{node.module}.{each.name}"))
         elif isinstance(node, ast.Attribute) and is_module(ast.unparse(node)):
             yield ast.unparse(node)
+
+
+@pytest.mark.parametrize(("name", "module"), PACKAGES.items())
+def test_a_name_in_another_package_is_there(name, module):
+    folder = REPOSITORY / "plugins" / module.partition(".")[0].replace("_", "-")
+    path = folder.joinpath("src", *module.split("."))
+    code = (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text(encoding="utf-8")
+    is_entry_point = f'\n{name} = "{module}:' in (folder / "pyproject.toml").read_text(encoding="utf-8")
+    assert is_entry_point or re.search(rf"\b{name}\b", code)
+
+
+def test_each_package_is_an_extra():
+    project = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
+    packages = {path.parent.name.removeprefix("tpk-") for path in (REPOSITORY / "plugins").glob("*/pyproject.toml")}
+    assert dict(re.findall(r'^(\S+) = \["tpk-(\S+)"\]$', project, re.MULTILINE)) == {name: name for name in packages}
 
 
 def is_module(name):

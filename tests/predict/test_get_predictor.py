@@ -8,7 +8,6 @@ import tensorflow as tf
 
 import tpk
 from tpk.errors import ConfigError, InputError, SessionError, TowerError, TrainerStateError
-from tpk.tower.keras.model import KerasModel
 
 STRATEGIES = {
     "single": "single",
@@ -137,46 +136,3 @@ def test_predicting_too_early_or_too_late_is_an_error(model):
     assert look.epochs == 3
     with pytest.raises(SessionError, match="by the end of the training"):
         look.predictors([[1, 2, 3]])
-
-
-def test_a_keras_model_predicts_during_the_training_and_after_it(tmp_path):
-    def dense():
-        return tf.keras.layers.Dense(2)
-
-    class Net(tpk.ModelDesc):
-        def __init__(self):
-            self.net = KerasModel(dense, name="fc")
-
-        def inputs(self):
-            return [tf.TensorSpec([None, 3], tf.float32, "x"), tf.TensorSpec([None, 2], tf.float32, "label")]
-
-        def build_graph(self, x, label):
-            prediction = tf.identity(self.net(x), name="prediction")
-            return tf.reduce_mean((prediction - label) ** 2, name="cost")
-
-        def optimizer(self):
-            return tf.compat.v1.train.GradientDescentOptimizer(0.1)
-
-    class Last(tpk.Callback):
-        def setup_graph(self, trainer):
-            self.predict = trainer.get_predictor(["x"], ["prediction"], device="cpu")
-
-        def trigger_epoch(self, trainer):
-            weights = trainer.sess.run({each.op.name: each for each in tf.compat.v1.trainable_variables()})
-            (self.found,) = self.predict([[1, 2, 3]])
-            wanted = np.array([[1, 2, 3]]) @ weights["fc/kernel"] + weights["fc/bias"]
-            np.testing.assert_allclose(self.found, wanted, rtol=1e-5, atol=1e-6)
-
-    last = Last()
-    config = tpk.TrainConfig(
-        model=Net(),
-        data=tpk.TensorInput(lambda: [tf.ones([4, 3]), tf.zeros([4, 2])]),
-        callbacks=["ModelSaver", last],
-        steps_per_epoch=2,
-        max_epoch=2,
-        run_dir=tmp_path,
-    )
-    tpk.launch_train_with_config(config, tpk.use("SyncMultiGPUTrainerReplicated", devices=2))
-    offline = tpk.predict.PredictConfig(model=Net(), session_init=tmp_path, output_names=["prediction"])
-    with tpk.predict.OfflinePredictor(offline) as predict:
-        np.testing.assert_array_equal(predict([[1, 2, 3]])[0], last.found)

@@ -45,7 +45,9 @@ class Net(tpk.ModelDesc):
     """A Keras model with variables that a step changes otherwise than by gradients, and with random numbers."""
 
     def __init__(self):
-        self.net = tpk.KerasModel(build_net)
+        import tpk_keras
+
+        self.net = tpk_keras.KerasModel(build_net)
 
     def inputs(self):
         return Linear().inputs()
@@ -218,6 +220,8 @@ def test_a_predictor_has_the_current_weights_in_each_process(launch):
 
 
 def test_a_keras_model_is_the_same_in_all_processes(launch):
+    pytest.importorskip("tpk_keras")
+
     def run():
         variables = train(tpk.use("collective", **QUICK), model=Net(), max_epoch=2)
         return variables.before, variables.after

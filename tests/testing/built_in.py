@@ -44,16 +44,6 @@ class WithMovingSummary(TinyModel):
         return cost
 
 
-class WithKeras(TinyModel):
-    net = tpk.KerasModel(
-        lambda: tf.keras.Sequential([tf.keras.Input([3]), tf.keras.layers.Dense(2, kernel_initializer="ones")])
-    )
-
-    def build_graph(self, x, row, label):
-        outputs = self.net(x)
-        return super().build_graph(x, row, label) + tf.reduce_mean(outputs**2)
-
-
 class Counting(v1.train.SessionRunHook):
     def before_run(self, run_context):
         return v1.train.SessionRunArgs("cost:0")
@@ -107,7 +97,6 @@ CALLBACKS = {
     ),
     "HumanHyperParamSetter": Entry(lambda directory: tpk.HumanHyperParamSetter("learning_rate")),
     "InferenceRunner": Entry(lambda directory: evaluating()),
-    "KerasSaver": Entry(lambda directory: tpk.KerasSaver(WithKeras.net, "net.weights.h5"), {"model": WithKeras}),
     "MaxSaver": Entry(lambda directory: tpk.MaxSaver("error", checkpoint_dir=directory / "best")),
     "MaxTime": Entry(lambda directory: tpk.MaxTime(3600)),
     "MinSaver": Entry(lambda directory: tpk.MinSaver("cost", checkpoint_dir=directory / "best")),

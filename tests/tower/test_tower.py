@@ -181,6 +181,14 @@ def test_a_variable_that_is_not_shared_is_an_error_that_names_it_and_the_rule():
         tower(x())
 
 
+def test_a_keras_layer_is_an_error_that_names_its_package():
+    with (
+        TrainTowerContext(),
+        pytest.raises(TowerError, match=r"by itself in .*kernel.*pip install \"tpk-train\[keras\]"),
+    ):
+        TowerFunc(lambda x: tf.keras.layers.Dense(2)(x), SIGNATURE)(x())
+
+
 def test_a_trainable_variable_outside_of_the_scope_is_an_error():
     def broken(x):
         with v1.variable_scope(root):

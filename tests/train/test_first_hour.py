@@ -266,7 +266,7 @@ def a_class_as_model():
     launch(model=Linear)
 
 
-@mistake(tpk.ConfigError, "expected a tpk.ModelDesc", "tpk.KerasModel")
+@mistake(tpk.ConfigError, "expected a tpk.ModelDesc", "tpk_keras.KerasModel")
 def a_model_of_keras():
     launch(model=tf.keras.Sequential([tf.keras.layers.Dense(1)]))
 

@@ -6,12 +6,12 @@ import cloudpickle
 import numpy as np
 import pytest
 import tensorflow as tf
+from tpk_keras import KerasModel, KerasRestore
 
-from tpk.checkpoint.session_init import ChainInit, KerasRestore
+from tpk import ChainInit
 from tpk.errors import CheckpointError, ConfigError, TowerError
 from tpk.graph.variables import variable_name
 from tpk.tower import PredictTowerContext, TowerFunc, TrainTowerContext
-from tpk.tower.keras.model import KerasModel
 
 v1 = tf.compat.v1
 GraphKeys = v1.GraphKeys

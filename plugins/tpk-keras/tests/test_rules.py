@@ -6,10 +6,10 @@ import re
 
 import pytest
 import tensorflow as tf
+from tpk_keras import KerasModel
 
 import tpk
 from tpk.errors import ConfigError, TowerError
-from tpk.tower.keras.model import KerasModel
 
 v1 = tf.compat.v1
 
@@ -73,7 +73,7 @@ def test_a_model_that_was_built_before_is_explained(keras):
         x = v1.placeholder(tf.float32, [None, 3], "x")
         with pytest.raises(RuntimeError, match="capture an EagerTensor") as caught:
             call_in_tower(model, x)
-    assert "tpk.KerasModel(build)" in "".join(caught.value.__notes__)
+    assert "tpk_keras.KerasModel(build)" in "".join(caught.value.__notes__)
 
 
 @pytest.mark.parametrize("wrong", [None, "layer"])
@@ -153,7 +153,7 @@ def test_a_model_that_was_built_before_is_an_error(keras3):
     model = keras3.Sequential([keras3.Input((3,)), keras3.layers.Dense(2)])
     with tf.Graph().as_default():
         x = v1.placeholder(tf.float32, [None, 3], "x")
-        with pytest.raises(ConfigError, match=r"was built before.*session_init=tpk\.KerasRestore"):
+        with pytest.raises(ConfigError, match=r"was built before.*session_init=tpk_keras\.KerasRestore"):
             call_in_tower(net_of(keras3, lambda: model), x)
 
 
@@ -170,7 +170,7 @@ def test_weights_that_keras_2_would_lose_are_an_error(keras2, tmp_path):
 
     with tf.Graph().as_default():
         x = v1.placeholder(tf.float32, [None, 3], "x")
-        with pytest.raises(ConfigError, match=r"gives values to the weights.*session_init=tpk\.KerasRestore"):
+        with pytest.raises(ConfigError, match=r"gives values to the weights.*session_init=tpk_keras\.KerasRestore"):
             call_in_tower(net_of(keras2, build_and_load), x)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
+from tpk_keras import KerasModel, KerasRestore, KerasSaver
 
 import tpk
-from tpk.callbacks.savers import KerasSaver
-from tpk.checkpoint.session_init import KerasRestore
 from tpk.errors import ConfigError
 from tpk.graph.variables import by_name, saveable_variables
-from tpk.tower.keras.model import KerasModel
+from tpk.testing import check_callback
+from tpk.testing.trainings import TinyModel
 
 v1 = tf.compat.v1
 
@@ -238,7 +238,7 @@ def test_precision_and_xla_leave_the_model_its_variables(keras, options, toleran
 
 
 def test_a_saver_needs_a_model_and_a_place():
-    with pytest.raises(ConfigError, match=r"expected the tpk\.KerasModel"):
+    with pytest.raises(ConfigError, match="expected the KerasModel"):
         KerasSaver("model")
     with pytest.raises(ConfigError, match="suffix"):
         KerasSaver(KerasModel(lambda: None), "model.ckpt")
@@ -251,3 +251,66 @@ def test_an_optimizer_of_keras_is_refused(keras):
 
     with pytest.raises(ConfigError, match=r"expected a tf\.compat\.v1\.train\.Optimizer"):
         train(WithKerasOptimizer(keras), batches(1))
+
+
+def test_a_keras_model_predicts_during_the_training_and_after_it(tmp_path):
+    def dense():
+        return tf.keras.layers.Dense(2)
+
+    class Net(tpk.ModelDesc):
+        def __init__(self):
+            self.net = KerasModel(dense, name="fc")
+
+        def inputs(self):
+            return [tf.TensorSpec([None, 3], tf.float32, "x"), tf.TensorSpec([None, 2], tf.float32, "label")]
+
+        def build_graph(self, x, label):
+            prediction = tf.identity(self.net(x), name="prediction")
+            return tf.reduce_mean((prediction - label) ** 2, name="cost")
+
+        def optimizer(self):
+            return tf.compat.v1.train.GradientDescentOptimizer(0.1)
+
+    class Last(tpk.Callback):
+        def setup_graph(self, trainer):
+            self.predict = trainer.get_predictor(["x"], ["prediction"], device="cpu")
+
+        def trigger_epoch(self, trainer):
+            weights = trainer.sess.run({each.op.name: each for each in tf.compat.v1.trainable_variables()})
+            (self.found,) = self.predict([[1, 2, 3]])
+            wanted = np.array([[1, 2, 3]]) @ weights["fc/kernel"] + weights["fc/bias"]
+            np.testing.assert_allclose(self.found, wanted, rtol=1e-5, atol=1e-6)
+
+    last = Last()
+    config = tpk.TrainConfig(
+        model=Net(),
+        data=tpk.TensorInput(lambda: [tf.ones([4, 3]), tf.zeros([4, 2])]),
+        callbacks=["ModelSaver", last],
+        steps_per_epoch=2,
+        max_epoch=2,
+        run_dir=tmp_path,
+    )
+    tpk.launch_train_with_config(config, tpk.use("SyncMultiGPUTrainerReplicated", devices=2))
+    offline = tpk.predict.PredictConfig(model=Net(), session_init=tmp_path, output_names=["prediction"])
+    with tpk.predict.OfflinePredictor(offline) as predict:
+        np.testing.assert_array_equal(predict([[1, 2, 3]])[0], last.found)
+
+
+class WithKeras(TinyModel):
+    net = KerasModel(
+        lambda: tf.keras.Sequential([tf.keras.Input([3]), tf.keras.layers.Dense(2, kernel_initializer="ones")])
+    )
+
+    def build_graph(self, x, row, label):
+        outputs = self.net(x)
+        return super().build_graph(x, row, label) + tf.reduce_mean(outputs**2)
+
+
+def test_the_saver_follows_the_rules_of_callbacks():
+    check_callback(lambda: KerasSaver(WithKeras.net, "net.weights.h5"), model=WithKeras)
+
+
+def test_the_saver_is_found_by_its_name():
+    (entry,) = [each for each in tpk.get_catalog().entries("callback") if each.name == "KerasSaver"]
+    assert entry.distribution == "tpk-keras"
+    assert isinstance(tpk.get_catalog().resolve("callback", tpk.use("KerasSaver", model=WithKeras.net)), KerasSaver)

@@ -59,7 +59,6 @@ from .processes import (
 )
 from .run_tensors import find_tensor as find_tensor
 from .savers import (
-    KerasSaver as KerasSaver,
     MaxSaver as MaxSaver,
     MinSaver as MinSaver,
     ModelSaver as ModelSaver,

@@ -1,4 +1,4 @@
-"""Callbacks that save the model: checkpoints to resume from, the best models, and Keras files."""
+"""Callbacks that save the model: checkpoints to resume from, and the best models."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from tpk.checkpoint.directory import CheckpointDirectory
 from tpk.checkpoint.series import ON_FAILURE, CheckpointSeries, Retention, handle_failure
 from tpk.checkpoint.variables import VariableWriter, take_snapshot
 from tpk.checks import check_at_least, check_flags, check_not_negative, check_one_of
-from tpk.errors import CheckpointError, ConfigError
-from tpk.graph.variables import by_name, saveable_variables
+from tpk.errors import CheckpointError
+from tpk.graph.variables import saveable_variables
 from tpk.plugin import Callback, hookimpl
 from tpk.plugin.callback import in_run_dir
-from tpk.tower.keras.model import KerasModel, check_weight_file
 
 logger = logging.getLogger(__name__)
 
@@ -265,57 +264,3 @@ class MaxSaver(MinSaver):
     """
 
     _mode = "max"
-
-
-class KerasSaver(Callback):
-    """Writes a Keras model that the tower function calls to a file at the end of each epoch, for use in plain Keras.
-
-    Each file replaces the previous one. It is not a checkpoint; to be able to resume a run, use a `ModelSaver`.
-
-    Args:
-        model: the model.
-        path: a ``.keras`` file for the whole model, or a ``.weights.h5`` file. A relative path starts from the
-            directory of the run, if there is one.
-
-    Attributes:
-        written: the file, once it is written.
-
-    Raises:
-        ConfigError: if the file has another suffix, or `model` is not a `KerasModel`.
-
-    Example:
-        ```python
-        callbacks = [tpk.ModelSaver(), tpk.KerasSaver(digits.net, "digits.keras")]
-        ```
-    """
-
-    def __init__(self, model: KerasModel, path: str | os.PathLike[str] = "model.keras") -> None:
-        if not isinstance(model, KerasModel):
-            raise ConfigError(f"KerasSaver was given {model!r}; expected the tpk.KerasModel of the tower function.")
-        check_weight_file(path)
-        self._model = model
-        self._path = Path(path)
-        self.written: Path | None = None
-        self._variables: dict[str, Any] = {}
-
-    @property
-    def path(self) -> Path:
-        """The path of the file."""
-        run_dir = self.trainer.run_dir
-        return self._path if run_dir is None else run_dir / self._path
-
-    def setup_graph(self, trainer: tpk.Trainer) -> None:
-        """Find the variables.
-
-        Raises:
-            TowerError: if the tower function does not call the model.
-        """
-        variables = by_name(saveable_variables(trainer.graph))
-        self._variables = {name: variables[name] for name in self._model.variable_names(trainer.graph)}
-
-    def trigger(self, trainer: tpk.Trainer) -> None:
-        """Write the model."""
-        values = trainer.sess.run(self._variables)
-        self._model.save(self.path, values, trainer.graph)
-        self.written = self.path
-        logger.info("wrote the Keras model to %s", self.written)

@@ -9,7 +9,6 @@ from .reader import (
 from .session_init import (
     ChainInit as ChainInit,
     DictRestore as DictRestore,
-    KerasRestore as KerasRestore,
     NpzRestore as NpzRestore,
     SaverRestore as SaverRestore,
     SaverRestoreRelaxed as SaverRestoreRelaxed,

@@ -8,7 +8,7 @@ import logging
 import os
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tpk.checkpoint.reader import CheckpointReader, find_checkpoint
 from tpk.checkpoint.restore import Match, match, restore_matches, some_of
@@ -16,9 +16,6 @@ from tpk.checkpoint.stored_values import DictValues, NpzReader, StoredValues
 from tpk.errors import CheckpointError
 from tpk.plugin.description import RecordsOptions
 from tpk.tower.tower_func import variables_beside_model
-
-if TYPE_CHECKING:
-    from tpk.tower.keras.model import KerasModel
 
 logger = logging.getLogger(__name__)
 
@@ -236,47 +233,6 @@ class SaverRestoreRelaxed(SaverRestore):
     """
 
     _ignore_mismatch = True
-
-
-class KerasRestore(RestoreByName):
-    """Restores the weights of a Keras model from a file that Keras has written.
-
-    Args:
-        model: the model, which the tower function calls.
-        path: a file ``….keras`` or ``….weights.h5``.
-        ignore: names of variables to ignore, such as ``model/dense/kernel``.
-        must_match: see `SaverRestore`.
-
-    Raises:
-        CheckpointError: if the file does not exist.
-
-    Example:
-        ```python
-        config = tpk.TrainConfig(model=digits, session_init=tpk.KerasRestore(digits.net, "digits.keras"), dataflow=data)
-        ```
-    """
-
-    def __init__(
-        self,
-        model: KerasModel,
-        path: str | os.PathLike[str],
-        *,
-        ignore: Collection[str] = (),
-        must_match: bool = True,
-    ) -> None:
-        super().__init__(ignore=ignore, must_match=must_match)
-        self._model = model
-        self._path = os.fspath(path)
-        if not os.path.isfile(self._path):
-            raise CheckpointError(f"there is no file {self._path!r}. Give the path of a file that Keras has written.")
-
-    def open(self) -> AbstractContextManager[StoredValues]:
-        """Return no values yet: their names are known only in the graph."""
-        return nullcontext(DictValues({}, self._path))
-
-    def match(self, graph: Any, values: StoredValues) -> Match:
-        """Read the weights, and match them by their names in `graph`."""
-        return super().match(graph, DictValues(self._model.read_weights(self._path, graph), self._path))
 
 
 class ChainInit(SessionInit):

@@ -54,6 +54,7 @@ from .scopes import (
     auto_reuse_variable_scope as auto_reuse_variable_scope,
     backup_collection as backup_collection,
     cached_name_scope as cached_name_scope,
+    check_can_be_collected as check_can_be_collected,
     collection_sizes as collection_sizes,
     custom_getter_scope as custom_getter_scope,
     freeze_collection as freeze_collection,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 _CALLBACKS = (  # noqa: SIM905 - a table of names reads better in lines
     "MovingAverageSummary EpochMeans LearningRateMonitor ThroughputTracker HostMemoryTracker GPUUtilizationTracker "
-    "GPUMemoryTracker ProgressBar MergeAllSummaries RunUpdateOps ModelSaver KerasSaver MinSaver MaxSaver "
+    "GPUMemoryTracker ProgressBar MergeAllSummaries RunUpdateOps ModelSaver MinSaver MaxSaver "
     "EarlyStopping MaxTime InferenceRunner DataParallelInferenceRunner InputMonitor NanGuard Watchdog "
     "SessionRunTimeout StartProcOrThread SendStat DebugRun InjectShell PeriodicTrigger PeriodicCallback "
     "EnableCallbackIf CallbackFactory RunOp ScheduledHyperParamSetter HumanHyperParamSetter HyperParamSetterWithFunc "
@@ -36,17 +36,22 @@ BUILTINS: dict[str, dict[str, str]] = {
 }
 """``"module:attr"`` by kind and name."""
 
-PACKAGES = {name: f"tpk-{name}" for name in ("horovod", "mlflow", "prometheus", "wandb")}
-PACKAGES["HorovodTrainer"] = "tpk-horovod"
-"""Plugins in other packages of tpk's repository, and these packages."""
+_IN_PACKAGES = {
+    "tpk_horovod.strategy": "horovod",
+    "tpk_horovod.trainer": "HorovodTrainer",
+    "tpk_keras": "KerasModel KerasRestore KerasSaver",
+    "tpk_mlflow": "mlflow",
+    "tpk_prometheus": "prometheus",
+    "tpk_wandb": "wandb",
+}
+PACKAGES = {name: module for module, names in _IN_PACKAGES.items() for name in names.split()}
+"""Names in other packages of tpk's repository, and the modules that have them."""
 
 
-def not_installed(name: str) -> str:
-    """Return how to install the package of a plugin; empty if no package of tpk's repository has it."""
-    package = PACKAGES.get(name)
-    if package is None:
+def where_to_find(name: str) -> str:
+    """Return in which package a name of `PACKAGES` is, and how to install it; empty for other names."""
+    if name not in PACKAGES:
         return ""
-    return (
-        f"{name!r} is in the package {package}, which is not installed: `pip install {package}`, or from a checkout of "
-        f"tpk `pip install plugins/{package}`."
-    )
+    extra = PACKAGES[name].partition(".")[0].removeprefix("tpk_")
+    command = f'`pip install "tpk-train[{extra}]"`, or in a checkout `pip install plugins/tpk-{extra}`'
+    return f"{name!r} is in the package tpk-{extra}: {command}."

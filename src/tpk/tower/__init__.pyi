@@ -8,5 +8,4 @@ from .handle import (
     TowerHandle as TowerHandle,
     TowerHandles as TowerHandles,
 )
-from .keras.model import KerasModel as KerasModel
 from .tower_func import TowerFunc as TowerFunc

@@ -26,7 +26,7 @@ _HINTS = {
     ),
     "EagerTensor without building a function": (
         "A tensor or variable was created outside the tower function. Create it inside: variables by "
-        "tf.compat.v1.get_variable or tpk.layers, and a Keras model by tpk.KerasModel(build)."
+        "tf.compat.v1.get_variable or tpk.layers, and a Keras model by tpk_keras.KerasModel(build)."
     ),
     "Failed to convert elements of": (
         "A size that is None, such as the batch size, is not known while the graph is built. Use "

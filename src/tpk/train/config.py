@@ -110,7 +110,7 @@ def _check_model(config: TrainConfig, attribute: attrs.Attribute[Any], value: An
     if isinstance(value, type) and issubclass(value, ModelDesc):
         remedy = f"Write model={value.__name__}(), an instance of the class"
     elif type(value).__module__.partition(".")[0] in ("keras", "tf_keras"):
-        remedy = "Call a Keras model in the build_graph of a ModelDesc; see tpk.KerasModel"
+        remedy = "Call a Keras model in the build_graph of a ModelDesc; see tpk_keras.KerasModel"
     else:
         remedy = "Derive a class from tpk.ModelDesc, with the methods inputs, build_graph and optimizer"
     raise ConfigError(f"TrainConfig(model={value!r}): expected a tpk.ModelDesc. {remedy}.")

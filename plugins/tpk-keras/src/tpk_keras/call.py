@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 import tensorflow as tf
 
+import tpk
 from tpk.errors import ConfigError, TowerError
 from tpk.graph.random import step_seed
 from tpk.graph.variables import unique_name
-from tpk.tower.context import get_current_tower_context
 
 GraphKeys = tf.compat.v1.GraphKeys
 Result = TypeVar("Result")
@@ -59,7 +59,7 @@ class KerasCall(abc.ABC):
         graph = tf.compat.v1.get_default_graph()
         for loss in scalars:
             graph.add_to_collection(GraphKeys.LOSSES, loss)
-        context = get_current_tower_context()
+        context = tpk.get_current_tower_context()
         # Towers that share variables share their regularization.
         if context is None or context.has_own_variables:
             with tf.name_scope("Regularizer"):  # tells other towers that the loss belongs to weights
@@ -98,7 +98,7 @@ def check_synchronized(layers: Iterable[Any]) -> None:
     Raises:
         TowerError: if a layer does.
     """
-    context = get_current_tower_context()
+    context = tpk.get_current_tower_context()
     for layer in layers:
         if getattr(layer, "synchronized", False) and context is not None and context.is_training and context.total > 1:
             raise TowerError(

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from tpk.errors import ConfigError, TowerError
-from tpk.tower.keras.call import (
+from tpk_keras.call import (
     GraphKeys,
     KerasCall,
     check_model,
@@ -32,7 +32,7 @@ from tpk.tower.keras.call import (
 
 
 def build_in_tower(keras: Any, build: Callable[[], Any], name: str, inputs: Any) -> KerasCall:
-    """Build a model in the default graph; see `tpk.tower.keras.model.Flavour`."""
+    """Build a model in the default graph; see `tpk_keras.model.Flavour`."""
     graph = tf.compat.v1.get_default_graph()
     ops_before = len(graph.get_operations())
     with name_scope(name) as scope:
@@ -52,7 +52,7 @@ def outside(
     weights: Sequence[np.ndarray[Any, Any]] | None,
     use: Callable[[Any], None],
 ) -> list[np.ndarray[Any, Any] | None]:
-    """See `tpk.tower.keras.model.Flavour`. Keras 2 reads and writes its files only in eager mode; here, on the CPU."""
+    """See `tpk_keras.model.Flavour`. Keras 2 reads and writes its files only in eager mode; here, on the CPU."""
 
     def build_and_use() -> list[np.ndarray[Any, Any] | None]:
         if not tf.executing_eagerly():
@@ -227,5 +227,5 @@ def _check_nothing_is_assigned(model: Any, variables: Sequence[Any], ops: Sequen
         raise ConfigError(
             f"the function of a KerasModel gives values to the weights of {model.name!r}, e.g. by load_weights or "
             "load_model. In a graph, Keras 2 loses them. Let it return a fresh model, and start the training with "
-            "session_init=tpk.KerasRestore(net, path)."
+            "session_init=tpk_keras.KerasRestore(net, path)."
         )

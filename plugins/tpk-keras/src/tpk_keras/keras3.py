@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from tpk.errors import ConfigError, TowerError
-from tpk.tower.keras.call import (
+from tpk_keras.call import (
     GraphKeys,
     KerasCall,
     Result,
@@ -30,7 +30,7 @@ from tpk.tower.keras.call import (
 
 
 def build_in_tower(keras: Any, build: Callable[[], Any], name: str, inputs: Any) -> KerasCall:
-    """Build a model in the default graph; see `tpk.tower.keras.model.Flavour`."""
+    """Build a model in the default graph; see `tpk_keras.model.Flavour`."""
     graph = tf.compat.v1.get_default_graph()
     with name_scope(name) as scope:
 
@@ -52,7 +52,7 @@ def outside(
     weights: Sequence[np.ndarray[Any, Any]] | None,
     use: Callable[[Any], None],
 ) -> list[np.ndarray[Any, Any] | None]:
-    """See `tpk.tower.keras.model.Flavour`. Weights without a value are None. No device is used."""
+    """See `tpk_keras.model.Flavour`. Weights without a value are None. No device is used."""
 
     def build_and_use() -> list[np.ndarray[Any, Any] | None]:
         with tf.Graph().as_default(), tf.device("/cpu:0"):
@@ -94,7 +94,8 @@ def _build(keras: Any, build: Callable[[], Any], inputs: Any) -> Any:
                 raise ConfigError(
                     f"the function of a KerasModel returned {model.name!r}, which was built before: its variable "
                     f"{variable.path!r} exists already. Let the function build a new model each time; to begin with "
-                    "the weights of this one, save them, and load them there or by session_init=tpk.KerasRestore(...)."
+                    "the weights of this one, save them, and load them there or with "
+                    "session_init=tpk_keras.KerasRestore(...)."
                 )
         return model
 

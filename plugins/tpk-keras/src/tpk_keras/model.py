@@ -16,12 +16,11 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
+import tpk
 from tpk.errors import CheckpointError, ConfigError, TowerError
-from tpk.graph.scopes import check_can_be_collected
 from tpk.graph.variables import variable_name
-from tpk.tower.context import TowerContext, get_current_tower_context
-from tpk.tower.keras import keras2, keras3
-from tpk.tower.keras.call import KerasCall
+from tpk_keras import keras2, keras3
+from tpk_keras.call import KerasCall
 
 WEIGHT_FILES = (".keras", ".weights.h5")
 _SCOPE_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\-]*")
@@ -61,7 +60,7 @@ class KerasModel:
         ```python
         class Digits(tpk.ModelDesc):
             def __init__(self):
-                self.net = tpk.KerasModel(build_net)
+                self.net = tpk_keras.KerasModel(build_net)
 
             def build_graph(self, image, label):
                 logits = self.net(image)
@@ -114,13 +113,13 @@ class KerasModel:
                 f"{self!r} was called where TensorFlow executes eagerly. Call it in a tower function, or inside "
                 "`with tf.Graph().as_default():`."
             )
-        context = get_current_tower_context()
+        context = tpk.get_current_tower_context()
         if training is None:
             training = context is not None and context.is_training
         if training:
             # Keras does not tell in advance whether the model has updates or losses.
             remedy = "Call the model outside, and let the tf.cond choose among outputs; or call it with training=False."
-            check_can_be_collected(f"{self!r}: an update or a loss of its layers", remedy)
+            tpk.graph.check_can_be_collected(f"{self!r}: an update or a loss of its layers", remedy)
         call = self._in_tower(context, (inputs, arguments))
         outputs = call.call(inputs, arguments, training)
         graph = tf.compat.v1.get_default_graph()
@@ -228,7 +227,7 @@ class KerasModel:
             raise TowerError(f"{self!r} was not called in this tower. Call it first: outputs = net(inputs).")
         return tower
 
-    def _in_tower(self, context: TowerContext | None, inputs: Any) -> KerasCall:
+    def _in_tower(self, context: tpk.TowerContext | None, inputs: Any) -> KerasCall:
         if self._tower is None or not self._tower.is_here():
             call = self._flavour().build_in_tower(self._keras(), self._build, self._name, inputs)
             scope_name = tf.compat.v1.get_variable_scope().name
@@ -282,14 +281,14 @@ class Flavour(Protocol):
 class _Tower:
     """The tower in which a model was called last."""
 
-    context: TowerContext | None
+    context: tpk.TowerContext | None
     graph: Any
     scope_name: str
     call: KerasCall
 
     def is_here(self) -> bool:
         return (
-            self.context is get_current_tower_context()
+            self.context is tpk.get_current_tower_context()
             and self.graph is tf.compat.v1.get_default_graph()
             and self.scope_name == tf.compat.v1.get_variable_scope().name
         )

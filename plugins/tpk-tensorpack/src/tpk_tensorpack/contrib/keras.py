@@ -13,8 +13,8 @@ from types import ModuleType
 from typing import Any
 
 import tensorflow as tf
+import tpk_keras
 
-import tpk
 from tpk.errors import ConfigError
 from tpk.plugin import also_spelled
 from tpk_tensorpack.callbacks import Callback, InferenceRunner, ScalarStats
@@ -198,7 +198,7 @@ def setup_keras_trainer(
             *(keras.Input(batch_shape=spec.shape, dtype=spec.dtype.name, name=spec.name) for spec in inputs)
         )
 
-    net = tpk.KerasModel(build, name="", keras=package)
+    net = tpk_keras.KerasModel(build, name="", keras=package)
     keras = _keras(package)
     loss_functions = [_function(keras, name, keras.losses) for name in losses]
     metric_functions = [_function(keras, name, keras.metrics) for name in named_metrics]
@@ -277,7 +277,7 @@ def _mean(name: str, function: Callable[[Any, Any], Any], pair: tuple[Any, Any])
     return tf.reduce_mean(value, name=name)
 
 
-def _penalty(net: tpk.KerasModel) -> Any:
+def _penalty(net: tpk_keras.KerasModel) -> Any:
     context = get_current_tower_context()
     if not net.losses or (context is not None and not context.is_training):
         return tf.zeros([], name="empty_regularize_cost")

@@ -42,7 +42,7 @@ def seeds(op_seed):
 
 
 def run_case(path, function):
-    """Run a case. If it returns an operation, run everything several times, as training steps.
+    """Run a case. If it returns operations, these are training steps: the rest is evaluated before and after each.
 
     The results have the names, initial values and values of all variables, and the static shape of each tensor.
     """
@@ -66,10 +66,13 @@ def run_case(path, function):
     with tf.Session() as sess:
         sess.run([tf.global_variables_initializer(), tf.local_variables_initializer(), tf.tables_initializer()])
         record("initially ", {each.op.name: each for each in variables}, sess, results)
-        repeated = any(isinstance(value, tf.Operation) for value in in_graph.values())
-        for step in range(STEPS if repeated else 1):
-            record(f"step {step} " if repeated else "", in_graph, sess, results)
-        if repeated:
+        operations = {name: value for name, value in in_graph.items() if isinstance(value, tf.Operation)}
+        values = {name: value for name, value in in_graph.items() if name not in operations}
+        record("", values, sess, results)
+        for step in range(1, STEPS + 1 if operations else 1):
+            sess.run(operations)
+            record(f"after step {step} ", values, sess, results)
+        if operations:
             record("finally ", {each.op.name: each for each in variables}, sess, results)
     return results
 

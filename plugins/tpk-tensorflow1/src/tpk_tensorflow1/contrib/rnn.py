@@ -2,25 +2,151 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import tensorflow as _tf
+import tensorflow as tf
 
-from tpk_tensorflow1 import rnn_cell
+from tpk_tensorflow1 import layers, rnn_cell
 from tpk_tensorflow1.missing import finder_in
 from tpk_tensorflow1.rnn_cell import *
 
-static_rnn = _tf.compat.v1.nn.static_rnn
-static_state_saving_rnn = _tf.compat.v1.nn.static_state_saving_rnn
-static_bidirectional_rnn = _tf.compat.v1.nn.static_bidirectional_rnn
+v1 = tf.compat.v1
+
+static_rnn = v1.nn.static_rnn
+static_state_saving_rnn = v1.nn.static_state_saving_rnn
+static_bidirectional_rnn = v1.nn.static_bidirectional_rnn
+LayerRNNCell = rnn_cell.RNNCell
 
 __all__ = [
     *rnn_cell.__all__,
+    "AttentionCellWrapper",
+    "Conv1DLSTMCell",
+    "Conv2DLSTMCell",
+    "Conv3DLSTMCell",
+    "ConvLSTMCell",
+    "EmbeddingWrapper",
+    "FusedRNNCell",
+    "FusedRNNCellAdaptor",
+    "GRUBlockCell",
+    "GRUBlockCellV2",
+    "HighwayWrapper",
+    "InputProjectionWrapper",
     "LSTMBlockCell",
+    "LSTMBlockFusedCell",
+    "LayerNormBasicLSTMCell",
+    "LayerRNNCell",
+    "NASCell",
+    "OutputProjectionWrapper",
+    "TimeReversedFusedRNN",
+    "stack_bidirectional_dynamic_rnn",
+    "stack_bidirectional_rnn",
     "static_bidirectional_rnn",
     "static_rnn",
     "static_state_saving_rnn",
+    "transpose_batch_time",
 ]
+
+Function = Callable[..., Any]
+
+
+def stack_bidirectional_rnn(
+    cells_fw: Sequence[Any],
+    cells_bw: Sequence[Any],
+    inputs: Sequence[Any],
+    initial_states_fw: Sequence[Any] | None = None,
+    initial_states_bw: Sequence[Any] | None = None,
+    dtype: Any = None,
+    sequence_length: Any = None,
+    scope: Any = None,
+) -> tuple[list[Any], tuple[Any, ...], tuple[Any, ...]]:
+    """Run layers of two cells each over sequences, forward and backward; the outputs of both are the next inputs.
+
+    Args:
+        cells_fw: the forward cell of each layer.
+        cells_bw: the backward cell of each layer.
+        inputs: a tensor of shape [batch, features] for each step.
+        initial_states_fw: the initial state of each forward cell; by default zeros.
+        initial_states_bw: the initial state of each backward cell.
+        dtype: the dtype of the initial states.
+        sequence_length: an integer tensor of shape [batch]; by default all steps.
+        scope: the variable scope, by default ``stack_bidirectional_rnn``.
+
+    Returns:
+        The outputs of each step, the final states of the forward cells, and those of the backward cells.
+    """
+
+    def run(inputs: Any, *arguments: Any) -> tuple[Any, tuple[Any, Any]]:
+        outputs, *states = static_bidirectional_rnn(
+            *arguments[:2], inputs, *arguments[2:], dtype, sequence_length, v1.get_variable_scope()
+        )
+        return outputs, (states[0], states[1])
+
+    return _run_stack(run, cells_fw, cells_bw, inputs, initial_states_fw, initial_states_bw, scope)
+
+
+def stack_bidirectional_dynamic_rnn(
+    cells_fw: Sequence[Any],
+    cells_bw: Sequence[Any],
+    inputs: Any,
+    initial_states_fw: Sequence[Any] | None = None,
+    initial_states_bw: Sequence[Any] | None = None,
+    dtype: Any = None,
+    sequence_length: Any = None,
+    parallel_iterations: int | None = None,
+    time_major: bool = False,
+    scope: Any = None,
+    swap_memory: bool = False,
+) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
+    """Run layers of two cells each over a tensor of sequences; see `stack_bidirectional_rnn`.
+
+    Args:
+        cells_fw: the forward cell of each layer.
+        cells_bw: the backward cell of each layer.
+        inputs: a tensor of shape [batch, time, features], or [time, batch, features] if `time_major`.
+        initial_states_fw: the initial state of each forward cell; by default zeros.
+        initial_states_bw: the initial state of each backward cell.
+        dtype: the dtype of the initial states.
+        sequence_length: an integer tensor of shape [batch]; by default all steps.
+        parallel_iterations: as for `tf.nn.bidirectional_dynamic_rnn`.
+        time_major: whether the first axis is the time.
+        scope: the variable scope, by default ``stack_bidirectional_rnn``.
+        swap_memory: as for `tf.nn.bidirectional_dynamic_rnn`.
+    """
+
+    def run(inputs: Any, *arguments: Any) -> tuple[Any, tuple[Any, Any]]:
+        outputs, states = v1.nn.bidirectional_dynamic_rnn(
+            *arguments[:2], inputs, sequence_length, *arguments[2:], dtype, parallel_iterations, swap_memory, time_major
+        )
+        return tf.concat(outputs, 2), states
+
+    return _run_stack(run, cells_fw, cells_bw, inputs, initial_states_fw, initial_states_bw, scope)
+
+
+def _run_stack(
+    run: Function, cells_fw: Any, cells_bw: Any, inputs: Any, states_fw: Any, states_bw: Any, scope: Any
+) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
+    if not cells_fw or len(cells_fw) != len(cells_bw):
+        raise ValueError(
+            f"stack_bidirectional_rnn: {len(cells_fw)} forward cells and {len(cells_bw)} backward cells, expected a "
+            "list of one or more for each direction, both of the same length"
+        )
+    none = [None] * len(cells_fw)
+    layers = zip(cells_fw, cells_bw, states_fw or none, states_bw or none, strict=True)
+    states = []
+    with v1.variable_scope(scope or "stack_bidirectional_rnn"):
+        for number, arguments in enumerate(layers):
+            with v1.variable_scope(f"cell_{number}"):
+                inputs, state = run(inputs, *arguments)
+            states.append(state)
+    forward, backward = zip(*states, strict=True)
+    return inputs, forward, backward
+
+
+def transpose_batch_time(x: Any) -> Any:
+    """Swap the first two axes; keep a tensor of lower or unknown rank unchanged."""
+    return x if x.shape.rank is None or x.shape.rank < 2 else tf.einsum("ij...->ji...", x)
 
 
 class LSTMBlockCell(rnn_cell.LSTMCell):
@@ -49,6 +175,628 @@ class LSTMBlockCell(rnn_cell.LSTMCell):
         super().__init__(
             num_units, use_peephole, cell_clip, forget_bias=forget_bias, reuse=reuse, name=name, dtype=dtype
         )
+
+
+class GRUBlockCellV2(rnn_cell.GRUCell):
+    """A `GRUCell` with the arguments of `tf.contrib.rnn.GRUBlockCellV2`. The variables are the same.
+
+    Args:
+        num_units: the number of outputs.
+        cell_size: another name for `num_units`.
+        reuse: whether to reuse existing variables.
+        name: the variable scope.
+    """
+
+    def __init__(
+        self, num_units: int | None = None, cell_size: int | None = None, reuse: Any = None, name: str = "gru_cell"
+    ) -> None:
+        super().__init__(num_units or cell_size, reuse=reuse, name=name)
+
+
+class GRUBlockCell(GRUBlockCellV2):
+    """A `GRUBlockCellV2` with other names of variables: ``w_ru``, ``b_ru``, ``w_c`` and ``b_c``."""
+
+    def add_variable(self, name: str, shape: Any, initializer: Any = None) -> Any:
+        """Create a variable of a `GRUCell` with its name in this cell."""
+        what, kind = name.split("/")
+        name = f"{'w' if kind == 'kernel' else 'b'}_{'ru' if what == 'gates' else 'c'}"
+        return super().add_variable(name, shape, initializer)
+
+
+class _Cell(rnn_cell.RNNCell):
+    """A cell whose state and outputs have the size `num_units`."""
+
+    def __init__(self, num_units: int, reuse: Any = None, name: str | None = None) -> None:
+        super().__init__(reuse=reuse, name=name)
+        self._num_units = num_units
+
+    @property
+    def state_size(self) -> Any:
+        """The size of the state."""
+        return self._num_units
+
+    @property
+    def output_size(self) -> Any:
+        """The size of the outputs."""
+        return self._num_units
+
+
+class LayerNormBasicLSTMCell(_Cell):
+    """An LSTM cell with layer normalization (Ba et al., https://arxiv.org/abs/1607.06450) and recurrent dropout.
+
+    Args:
+        num_units: the number of outputs.
+        forget_bias: a number that is added to the input of the forget gate.
+        input_size: not used.
+        activation: a function.
+        layer_norm: whether to normalize; otherwise there is a bias.
+        norm_gain: the initial value of ``gamma`` in each normalization.
+        norm_shift: the initial value of ``beta``.
+        dropout_keep_prob: a number or a scalar tensor: the fraction of new values to keep in the cell state (Semeniuta
+            et al., https://arxiv.org/abs/1603.05118).
+        dropout_prob_seed: the seed of the dropout.
+        reuse: whether to reuse existing variables.
+    """
+
+    def __init__(
+        self,
+        num_units: int,
+        forget_bias: float = 1.0,
+        input_size: Any = None,
+        activation: Function = tf.tanh,
+        layer_norm: bool = True,
+        norm_gain: float = 1.0,
+        norm_shift: float = 0.0,
+        dropout_keep_prob: Any = 1.0,
+        dropout_prob_seed: int | None = None,
+        reuse: Any = None,
+    ) -> None:
+        super().__init__(num_units, reuse)
+        self._forget_bias = forget_bias
+        self._activation = activation
+        self._layer_norm = layer_norm
+        self._gamma, self._beta = v1.constant_initializer(norm_gain), v1.constant_initializer(norm_shift)
+        self._keep_prob = dropout_keep_prob
+        self._seed = dropout_prob_seed
+
+    @property
+    def state_size(self) -> Any:
+        """The sizes of the cell state and of the outputs."""
+        return rnn_cell.LSTMStateTuple(self._num_units, self._num_units)
+
+    def call(self, inputs: Any, state: Any) -> tuple[Any, Any]:
+        """Compute the outputs and the next state."""
+        memory, outputs = state
+        gates = _linear([inputs, outputs], 4 * self._num_units, False)
+        if not self._layer_norm:
+            gates += v1.get_variable("bias", [4 * self._num_units], inputs.dtype)
+        names = ("input", "transform", "forget", "output")
+        parts = zip(tf.split(gates, 4, axis=1), names, strict=True)
+        new, candidate, forget, out = [self._normalized(part, name) for part, name in parts]
+        candidate = self._activation(candidate)
+        if tf.is_tensor(self._keep_prob) or self._keep_prob < 1:
+            candidate = tf.nn.dropout(candidate, rate=1 - self._keep_prob, seed=self._seed)
+        memory = memory * tf.sigmoid(forget + self._forget_bias) + tf.sigmoid(new) * candidate
+        memory = self._normalized(memory, "state")
+        outputs = self._activation(memory) * tf.sigmoid(out)
+        return outputs, rnn_cell.LSTMStateTuple(memory, outputs)
+
+    def _normalized(self, values: Any, scope: str) -> Any:
+        if not self._layer_norm:
+            return values
+        with v1.variable_scope(scope):
+            gamma = v1.get_variable("gamma", [self._num_units], values.dtype, self._gamma)
+            beta = v1.get_variable("beta", [self._num_units], values.dtype, self._beta)
+        mean, variance = tf.nn.moments(values, [1], keepdims=True)
+        return tf.nn.batch_normalization(values, mean, variance, beta, gamma, 1e-12)
+
+
+class NASCell(_Cell):
+    """The cell that Zoph and Le found by search, https://arxiv.org/abs/1611.01578.
+
+    Args:
+        num_units: the size of the cell state.
+        num_proj: the number of outputs to which the units are projected; None for no projection.
+        use_bias: whether the gates have a bias.
+        reuse: whether to reuse existing variables.
+        name: the variable scope.
+    """
+
+    def __init__(
+        self,
+        num_units: int,
+        num_proj: int | None = None,
+        use_bias: bool = False,
+        reuse: Any = None,
+        name: str | None = "nas_cell",
+    ) -> None:
+        super().__init__(num_units, reuse, name)
+        self._num_proj = num_proj
+        self._use_bias = use_bias
+
+    @property
+    def state_size(self) -> Any:
+        """The sizes of the cell state and of the outputs."""
+        return rnn_cell.LSTMStateTuple(self._num_units, self.output_size)
+
+    @property
+    def output_size(self) -> Any:
+        """The number of projected outputs, or of units."""
+        return self._num_proj or self._num_units
+
+    def build(self, inputs_shape: Any) -> None:
+        """Create the variables."""
+        columns = 8 * self._num_units
+        self._recurrent_kernel = self.add_variable("recurrent_kernel", [self.output_size, columns])
+        self._kernel = self.add_variable("kernel", [inputs_shape[-1], columns])
+        self._bias = self.add_variable("bias", [columns], v1.zeros_initializer()) if self._use_bias else None
+        if self._num_proj is not None:
+            self._projection = self.add_variable("projection_weights", [self._num_units, self._num_proj])
+
+    def call(self, inputs: Any, state: Any) -> tuple[Any, Any]:
+        """Compute the outputs and the next state."""
+        memory, outputs = state
+        of_state = tf.matmul(outputs, self._recurrent_kernel)
+        if self._bias is not None:
+            of_state = tf.nn.bias_add(of_state, self._bias)
+        x = tf.split(tf.matmul(inputs, self._kernel), 8, axis=1)
+        h = tf.split(of_state, 8, axis=1)
+        # The two inputs of each node of the tree are the outputs of the nodes below.
+        first = tf.tanh(tf.sigmoid(x[0] + h[0]) * tf.nn.relu(x[1] + h[1]))
+        second = tf.tanh(tf.sigmoid(x[2] + h[2]) + tf.nn.relu(x[3] * h[3]))
+        third = tf.tanh(tf.tanh(x[4] + h[4]) * tf.sigmoid(x[5] + h[5]))
+        fourth = tf.sigmoid(tf.tanh(x[6] + h[6]) + tf.sigmoid(x[7] + h[7]))
+        memory = tf.tanh(first + memory) * second
+        outputs = tf.tanh(memory * tf.tanh(third + fourth))
+        if self._num_proj is not None:
+            outputs = tf.matmul(outputs, self._projection)
+        return outputs, rnn_cell.LSTMStateTuple(memory, outputs)
+
+
+class ConvLSTMCell(rnn_cell.RNNCell):
+    """The convolutional LSTM cell of Shi et al., https://arxiv.org/abs/1506.04214.
+
+    Args:
+        conv_ndims: the number of spatial axes, 1 to 3.
+        input_shape: the shape of an example: spatial sizes and channels.
+        output_channels: the number of output channels.
+        kernel_shape: the spatial sizes of the kernel.
+        use_bias: whether the convolution has a bias.
+        skip_connection: must be False.
+        forget_bias: a number that is added to the bias of the forget gate.
+        initializers: not used.
+        name: the variable scope.
+    """
+
+    def __init__(
+        self,
+        conv_ndims: int,
+        input_shape: Sequence[int],
+        output_channels: int,
+        kernel_shape: Sequence[int],
+        use_bias: bool = True,
+        skip_connection: bool = False,
+        forget_bias: float = 1.0,
+        initializers: Any = None,
+        name: str = "conv_lstm_cell",
+    ) -> None:
+        super().__init__(name=name)
+        if len(input_shape) != conv_ndims + 1 or len(kernel_shape) != conv_ndims:
+            raise ValueError(
+                f"{type(self).__name__}: input_shape={input_shape} and kernel_shape={kernel_shape}, expected "
+                f"{conv_ndims} spatial sizes and the channels, and {conv_ndims} spatial sizes"
+            )
+        if skip_connection:
+            raise ValueError(
+                f"{type(self).__name__}(skip_connection=True) fails in the second step in TensorFlow 1, too. Write "
+                "tf.concat([outputs, inputs], -1) instead"
+            )
+        self._sizes = [*input_shape[:-1], output_channels]
+        self._kernel_shape = list(kernel_shape)
+        self._use_bias = use_bias
+        self._forget_bias = forget_bias
+
+    @property
+    def state_size(self) -> Any:
+        """The shapes of the cell state and of the outputs."""
+        return rnn_cell.LSTMStateTuple(self.output_size, self.output_size)
+
+    @property
+    def output_size(self) -> Any:
+        """The shape of the outputs."""
+        return tf.TensorShape(self._sizes)
+
+    def call(self, inputs: Any, state: Any) -> tuple[Any, Any]:
+        """Compute the outputs and the next state."""
+        memory, outputs = state
+        x = tf.concat([inputs, outputs], -1)
+        kernel = v1.get_variable("kernel", [*self._kernel_shape, x.shape[-1], 4 * self._sizes[-1]], x.dtype)
+        gates = tf.nn.convolution(x, kernel, padding="SAME")
+        if self._use_bias:
+            gates += v1.get_variable("biases", [4 * self._sizes[-1]], x.dtype, v1.zeros_initializer())
+        new, candidate, forget, out = tf.split(gates, 4, axis=-1)
+        memory = tf.sigmoid(forget + self._forget_bias) * memory + tf.sigmoid(new) * tf.tanh(candidate)
+        outputs = tf.tanh(memory) * tf.sigmoid(out)
+        return outputs, rnn_cell.LSTMStateTuple(memory, outputs)
+
+
+Conv1DLSTMCell = functools.partial(ConvLSTMCell, 1, name="conv_1d_lstm_cell")
+Conv2DLSTMCell = functools.partial(ConvLSTMCell, 2, name="conv_2d_lstm_cell")
+Conv3DLSTMCell = functools.partial(ConvLSTMCell, 3, name="conv_3d_lstm_cell")
+
+
+class _Wrapper(rnn_cell.RNNCell):
+    """A cell around another one, with its sizes."""
+
+    def __init__(self, cell: Any, reuse: Any = None) -> None:
+        super().__init__(reuse=reuse)
+        self._cell = cell
+
+    @property
+    def state_size(self) -> Any:
+        """The size of the state of the wrapped cell."""
+        return self._cell.state_size
+
+    @property
+    def output_size(self) -> Any:
+        """The size of the outputs of the wrapped cell."""
+        return self._cell.output_size
+
+    def zero_state(self, batch_size: Any, dtype: Any) -> Any:
+        """Return the initial state of the wrapped cell."""
+        return self._cell.zero_state(batch_size, dtype)
+
+
+class InputProjectionWrapper(_Wrapper):
+    """A cell whose inputs are projected by a dense layer.
+
+    Args:
+        cell: the cell.
+        num_proj: the size of the projected inputs.
+        activation: a function of the projected inputs.
+        input_size: not used.
+        reuse: whether to reuse existing variables.
+    """
+
+    def __init__(
+        self,
+        cell: Any,
+        num_proj: int,
+        activation: Function | None = None,
+        input_size: Any = None,
+        reuse: Any = None,
+    ) -> None:
+        super().__init__(cell, reuse)
+        self._num_proj = num_proj
+        self._activation = activation or tf.identity
+
+    def call(self, inputs: Any, state: Any) -> tuple[Any, Any]:
+        """Compute the outputs of the cell for the projected inputs."""
+        return self._cell(self._activation(_linear(inputs, self._num_proj, True)), state)
+
+
+class OutputProjectionWrapper(_Wrapper):
+    """A cell whose outputs are projected by a dense layer.
+
+    Args:
+        cell: the cell.
+        output_size: the size of the projected outputs.
+        activation: a function of the projected outputs.
+        reuse: whether to reuse existing variables.
+    """
+
+    def __init__(self, cell: Any, output_size: int, activation: Function | None = None, reuse: Any = None) -> None:
+        super().__init__(cell, reuse)
+        self._output_size = output_size
+        self._activation = activation or tf.identity
+
+    @property
+    def output_size(self) -> Any:
+        """The size of the projected outputs."""
+        return self._output_size
+
+    def call(self, inputs: Any, state: Any) -> tuple[Any, Any]:
+        """Compute the projected outputs, and the next state."""
+        outputs, state = self._cell(inputs, state)
+        return self._activation(_linear(outputs, self._output_size, True)), state
+
+
+class EmbeddingWrapper(_Wrapper):
+    """A cell whose inputs are integers, of which it looks up embeddings.
+
+    Args:
+        cell: the cell.
+        embedding_classes: the number of embeddings.
+        embedding_size: their size.
+        initializer: their initializer; by default the one of the variable scope, or uniform with a variance of 1.
+        reuse: whether to reuse existing variables.
+    """
+
+    def __init__(
+        self, cell: Any, embedding_classes: int, embedding_size: int, initializer: Any = None, reuse: Any = None
+    ) -> None:
+        super().__init__(cell, reuse)
+        self._shape = [embedding_classes, embedding_size]
+        self._initializer = initializer
+
+    def call(self, inputs: Any, state: Any) -> tuple[Any, Any]:
+        """Compute the outputs of the cell for the embeddings of integers of shape [batch]."""
+        uniform = v1.random_uniform_initializer(-(3**0.5), 3**0.5)
+        initializer = self._initializer or v1.get_variable_scope().initializer or uniform
+        embeddings = v1.get_variable("embedding", self._shape, tf.nest.flatten(state)[0].dtype, initializer)
+        return self._cell(tf.nn.embedding_lookup(embeddings, tf.reshape(inputs, [-1])), state)
+
+
+class HighwayWrapper(_Wrapper):
+    """A cell whose outputs are mixed with its inputs (Srivastava et al., https://arxiv.org/abs/1505.00387).
+
+    Its variables are in the current variable scope.
+
+    Args:
+        cell: the cell.
+        couple_carry_transform_gates: whether the gate of the outputs is 1 minus the gate of the inputs.
+        carry_bias_init: the initial bias of the gate of the inputs; the bias of the other one has the opposite sign.
+    """
+
+    def __init__(self, cell: Any, couple_carry_transform_gates: bool = True, carry_bias_init: float = 1.0) -> None:
+        super().__init__(cell)
+        self._is_coupled = couple_carry_transform_gates
+        self._carry_bias = carry_bias_init
+
+    def __call__(self, inputs: Any, state: Any, scope: Any = None) -> tuple[Any, Any]:
+        """Compute the mix of inputs and outputs, and the next state; see `RNNCell` for the arguments."""
+        outputs, state = self._cell(inputs, state, scope=scope)
+        return tf.nest.map_structure(self._mixed, inputs, outputs), state
+
+    def _mixed(self, inputs: Any, outputs: Any) -> Any:
+        carry = self._gate("carry", inputs, self._carry_bias)
+        transform = 1 - carry if self._is_coupled else self._gate("transform", inputs, -self._carry_bias)
+        return inputs * carry + outputs * transform
+
+    def _gate(self, name: str, inputs: Any, bias: float) -> Any:
+        size = inputs.shape[-1]
+        kernel = v1.get_variable(f"{name}_w", [size, size], inputs.dtype)
+        bias = v1.get_variable(f"{name}_b", [size], inputs.dtype, v1.constant_initializer(bias))
+        return tf.sigmoid(v1.nn.xw_plus_b(inputs, kernel, bias))
+
+
+class AttentionCellWrapper(_Wrapper):
+    """A cell with attention over its last outputs (Cheng et al., https://arxiv.org/abs/1601.06733).
+
+    Args:
+        cell: the cell.
+        attn_length: the number of last outputs.
+        attn_size: the size of the outputs; by default that of the cell.
+        attn_vec_size: the size of the hidden layer of the attention; by default `attn_size`.
+        input_size: the size of the inputs of the cell; by default that of the inputs.
+        state_is_tuple: whether the state is a tuple: the state of the cell, the attention and the last outputs;
+            otherwise it is one tensor that concatenates them.
+        reuse: whether to reuse existing variables.
+    """
+
+    def __init__(
+        self,
+        cell: Any,
+        attn_length: int,
+        attn_size: int | None = None,
+        attn_vec_size: int | None = None,
+        input_size: int | None = None,
+        state_is_tuple: bool = True,
+        reuse: Any = None,
+    ) -> None:
+        super().__init__(cell, reuse)
+        if attn_length <= 0:
+            raise ValueError(f"AttentionCellWrapper(attn_length={attn_length}): expected a positive number")
+        self._length = attn_length
+        self._size = attn_size or cell.output_size
+        self._vector_size = attn_vec_size or self._size
+        self._input_size = input_size
+        self._state_is_tuple = state_is_tuple
+
+    @property
+    def state_size(self) -> Any:
+        """The sizes of the state of the cell, of the attention and of all last outputs."""
+        sizes = (self._cell.state_size, self._size, self._size * self._length)
+        return sizes if self._state_is_tuple else sum(sizes)
+
+    @property
+    def output_size(self) -> Any:
+        """The size of the outputs."""
+        return self._size
+
+    def zero_state(self, batch_size: Any, dtype: Any) -> Any:
+        """Return zeros."""
+        return rnn_cell.RNNCell.zero_state(self, batch_size, dtype)
+
+    def call(self, inputs: Any, state: Any) -> tuple[Any, Any]:
+        """Compute the outputs and the next state."""
+        if not self._state_is_tuple:
+            sizes = [self._cell.state_size, self._size, self._size * self._length]
+            state = tf.split(state, sizes, axis=1)
+        cell_state, attention, history = state
+        inputs = _linear([inputs, attention], self._input_size or inputs.shape[1], True)
+        outputs, cell_state = self._cell(inputs, cell_state)
+        history = tf.reshape(history, [-1, self._length, self._size])
+        with v1.variable_scope("attention"):
+            kernel = v1.get_variable("attn_w", [1, 1, self._size, self._vector_size], inputs.dtype)
+            vector = v1.get_variable("attn_v", [self._vector_size], inputs.dtype)
+            features = tf.nn.conv2d(history[:, :, None], kernel, 1, "SAME")
+            query = tf.concat(tf.nest.flatten(cell_state), 1)
+            attention = _attend(history, features, vector, _linear(query, self._vector_size, True))
+        with v1.variable_scope("attn_output_projection"):
+            outputs = _linear([outputs, attention], self._size, True)
+        history = tf.concat([history[:, 1:], outputs[:, None]], 1)
+        state = (cell_state, attention, tf.reshape(history, [-1, self._length * self._size]))
+        return outputs, state if self._state_is_tuple else tf.concat(state, 1)
+
+
+def _attend(memory: Any, features: Any, vector: Any, query: Any) -> Any:
+    """Return the mean of `memory`, weighted by how its features fit to a query (Vinyals et al.,
+    https://arxiv.org/abs/1412.7449).
+
+    Args:
+        memory: a tensor of shape [batch, time, size].
+        features: a tensor of shape [batch, time, 1, units].
+        vector: a tensor of shape [units].
+        query: a tensor of shape [batch, units].
+    """
+    scores = tf.reduce_sum(vector * tf.tanh(features + query[:, None, None]), [2, 3])
+    return tf.reduce_sum(tf.nn.softmax(scores)[:, :, None] * memory, 1)
+
+
+def _linear(
+    args: Any, output_size: int, bias: bool, bias_initializer: Any = None, kernel_initializer: Any = None
+) -> Any:
+    """Return the product of one or several tensors of shape [batch, size] with a kernel, plus a bias.
+
+    The variables ``kernel`` and ``bias`` are in the current variable scope.
+    """
+    inputs = tf.concat(args, 1) if isinstance(args, list | tuple) else args
+    kernel = v1.get_variable("kernel", [inputs.shape[1], output_size], inputs.dtype, kernel_initializer)
+    outputs = tf.matmul(inputs, kernel)
+    if not bias:
+        return outputs
+    initializer = bias_initializer or v1.zeros_initializer()
+    return tf.nn.bias_add(outputs, v1.get_variable("bias", [output_size], inputs.dtype, initializer))
+
+
+class FusedRNNCell:
+    """A recurrent network that computes all steps in one call."""
+
+    def __call__(
+        self, inputs: Any, initial_state: Any = None, dtype: Any = None, sequence_length: Any = None, scope: Any = None
+    ) -> tuple[Any, Any]:
+        """Run over sequences.
+
+        Args:
+            inputs: a tensor of shape [time, batch, features].
+            initial_state: the initial state; by default zeros.
+            dtype: the dtype of the initial state.
+            sequence_length: an integer tensor of shape [batch]; by default all steps.
+            scope: the variable scope.
+
+        Returns:
+            The outputs, of shape [time, batch, size], and the final state.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no __call__: define it")
+
+
+class FusedRNNCellAdaptor(FusedRNNCell):
+    """A cell as a `FusedRNNCell`, whose inputs can also be a list of tensors of shape [batch, features].
+
+    Args:
+        cell: the cell.
+        use_dynamic_rnn: whether a loop runs the cell; otherwise there are ops for each step.
+    """
+
+    def __init__(self, cell: Any, use_dynamic_rnn: bool = False) -> None:
+        self._cell = cell
+        self._is_dynamic = use_dynamic_rnn
+
+    def __call__(
+        self, inputs: Any, initial_state: Any = None, dtype: Any = None, sequence_length: Any = None, scope: Any = None
+    ) -> tuple[Any, Any]:
+        """Run over sequences; see `FusedRNNCell`."""
+        is_list = isinstance(inputs, list)
+        if self._is_dynamic:
+            outputs, state = v1.nn.dynamic_rnn(
+                self._cell, tf.stack(inputs), sequence_length, initial_state, dtype, time_major=True, scope=scope
+            )
+            return tf.unstack(outputs) if is_list else outputs, state
+        steps = inputs if is_list else tf.unstack(inputs)
+        outputs, state = static_rnn(self._cell, steps, initial_state, dtype, sequence_length, scope)
+        return outputs if is_list else tf.stack(outputs), state
+
+
+class TimeReversedFusedRNN(FusedRNNCell):
+    """A `FusedRNNCell` that runs backward; the outputs have the order of the inputs.
+
+    Args:
+        cell: a `FusedRNNCell`.
+    """
+
+    def __init__(self, cell: Any) -> None:
+        self._cell = cell
+
+    def __call__(
+        self, inputs: Any, initial_state: Any = None, dtype: Any = None, sequence_length: Any = None, scope: Any = None
+    ) -> tuple[Any, Any]:
+        """Run backward over sequences; see `FusedRNNCell`."""
+
+        def reverse(values: Any) -> Any:
+            if isinstance(values, list):
+                return tf.unstack(reverse(tf.stack(values)))
+            if sequence_length is None:
+                return tf.reverse(values, [0])
+            return tf.reverse_sequence(values, sequence_length, seq_axis=0, batch_axis=1)
+
+        outputs, state = self._cell(reverse(inputs), initial_state, dtype, sequence_length, scope=scope)
+        return reverse(outputs), state
+
+
+class LSTMBlockFusedCell(layers.Layer):
+    """An LSTM that computes all steps in one op; it is called as a `FusedRNNCell`.
+
+    Args:
+        num_units: the size of the cell state.
+        forget_bias: a number that is added to the bias of the forget gate.
+        cell_clip: the limit for absolute values in the cell state; None for no limit.
+        use_peephole: whether the gates depend on the cell state.
+        reuse: whether to reuse existing variables.
+        dtype: the dtype of the variables; None for the dtype of the inputs.
+        name: the variable scope.
+    """
+
+    def __init__(
+        self,
+        num_units: int,
+        forget_bias: float = 1.0,
+        cell_clip: float | None = None,
+        use_peephole: bool = False,
+        reuse: Any = None,
+        dtype: Any = None,
+        name: str = "lstm_fused_cell",
+    ) -> None:
+        super().__init__(name=name, dtype=dtype, _reuse=reuse)
+        self._units = num_units
+        self._options = {"forget_bias": forget_bias, "cell_clip": cell_clip or -1, "use_peephole": use_peephole}
+
+    def build(self, input_shape: Any) -> None:
+        """Create the variables."""
+        columns = 4 * self._units
+        self._weights = {
+            "w": self.add_variable("kernel", [input_shape[-1] + self._units, columns]),
+            "b": self.add_variable("bias", [columns], initializer=v1.zeros_initializer()),
+        }
+        for gate in "ifo":
+            if self._options["use_peephole"]:
+                peephole = self.add_variable(f"w_{gate}_diag", [self._units])
+            else:
+                peephole = tf.zeros([self._units], self._weights["w"].dtype.base_dtype)
+            self._weights[f"wc{gate}"] = peephole
+
+    def call(
+        self, inputs: Any, initial_state: Any = None, dtype: Any = None, sequence_length: Any = None
+    ) -> tuple[Any, Any]:
+        """Run over sequences; see `FusedRNNCell`."""
+        time, batch = tf.unstack(tf.shape(inputs)[:2])
+        zeros = tf.zeros([batch, self._units], dtype or inputs.dtype)
+        memory, outputs = (zeros, zeros) if initial_state is None else initial_state
+        lengths = tf.fill([batch], time) if sequence_length is None else tf.cast(sequence_length, tf.int32)
+        steps = tf.raw_ops.BlockLSTM(
+            seq_len_max=tf.cast(tf.reduce_max(lengths), tf.int64),
+            x=inputs,
+            cs_prev=memory,
+            h_prev=outputs,
+            **self._weights,
+            **self._options,
+        )
+        # The state after a sequence of length 0 is the initial one.
+        last = tf.stack([lengths, tf.range(batch)], 1)
+        memory = tf.gather_nd(tf.concat([memory[None], steps.cs], 0), last)
+        outputs = tf.gather_nd(tf.concat([outputs[None], steps.h], 0), last)
+        in_sequence = tf.transpose(tf.sequence_mask(lengths, time, inputs.dtype))
+        return steps.h * in_sequence[:, :, None], rnn_cell.LSTMStateTuple(memory, outputs)
 
 
 __getattr__ = finder_in("tf.contrib.rnn", __all__)

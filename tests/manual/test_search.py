@@ -17,6 +17,8 @@ import pytest
 
 SITE = os.environ.get("TPK_SITE")
 BROWSER = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "google-chrome"))), None)
+DISK = Path(SITE or ".").resolve().as_uri()
+"""Where the site is on disk."""
 SECONDS = 60
 """How long a page may take to show what it has to."""
 
@@ -87,7 +89,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def address():
-    """Where the site is served, on this host: scripts that a page reads from disk may not search."""
+    """Where the site is served, on this host."""
     with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=SITE)) as server:
         serving = threading.Thread(target=server.serve_forever)
         serving.start()
@@ -117,17 +119,17 @@ def open_page(browser, address):
         failures.append(error)
 
     def note_request(request):
-        if not request.url.startswith((address, "data:", "blob:")):
+        if not request.url.startswith((address, DISK, "data:", "blob:", "about:srcdoc")):
             failures.append(f"{request.url} is loaded")
 
-    def open_page(path, **options):
+    def open_page(path, site=address, **options):
         context = browser.new_context(**options)
         contexts.append(context)
         context.set_default_timeout(SECONDS * 1000)
         page = context.new_page()
         page.on("pageerror", note_error)
         page.on("request", note_request)
-        page.goto(f"{address}/{path}")
+        page.goto(f"{site}/{path}")
         return page
 
     yield open_page
@@ -137,24 +139,34 @@ def open_page(browser, address):
 
 
 def test_a_question_finds_the_page_that_answers_it(open_page, address):
-    page = open_page("index.html")
+    assert_answered(ANSWERS, open_page("index.html"), address)
+
+
+def test_pages_on_disk_can_be_searched(open_page):
+    # In a subdirectory, where the paths of scripts are relative.
+    some = dict(list(ANSWERS.items())[::8])
+    assert_answered(some, open_page("howto/index.html", DISK), DISK)
+
+
+def assert_answered(answers, page, site):
+    """Assert that each question finds its page among the first three."""
     results = page.locator(".md-search-result__item")
     field = page.get_by_role("textbox", name="Search")
     field.focus()
     page.get_by_text("Type to start searching").wait_for(state="attached")
     found = {}
-    for question in ANSWERS:
+    for question in answers:
         # Each key searches: so one key only, where nothing is left of the question before.
         field.fill(question[:-1])
         field.press(question[-1])
         results.first.wait_for(state="attached")
         links = results.locator("> a").evaluate_all("links => links.map(link => link.href)")
-        pages = [link.removeprefix(f"{address}/").partition(".html")[0] for link in links]
+        pages = [link.removeprefix(f"{site}/").partition(".html")[0] for link in links]
         found[question] = list(dict.fromkeys(pages))[:3]
         field.fill("")
         field.press("Backspace")
         results.first.wait_for(state="detached")
-    assert {question: found[question] for question, answer in ANSWERS.items() if answer not in found[question]} == {}
+    assert {question: found[question] for question, answer in answers.items() if answer not in found[question]} == {}
 
 
 @pytest.mark.parametrize("path", ["index", "howto/resume", "plugins/hooks", "reference/errors", "performance"])

@@ -230,8 +230,8 @@ class Preempted(SystemExit):
     If it is not caught, the process ends with the conventional status, 128 plus the number of the signal.
 
     Cure:
-        Not needed: everything is saved. Start the same command again with ``resume="auto"``. SLURM's ``--requeue`` or a
-        ``restartPolicy`` queues the job again.
+        Not needed: everything is saved. Start the same command again with ``resume="auto"``: on SLURM by ``scontrol
+        requeue``, on Kubernetes by a ``restartPolicy``.
 
     Attributes:
         signum: the number of the signal.

@@ -147,7 +147,7 @@ class Named(Inferencer):
             "InferenceRunner and InferenceRunner#2 both report 'validation_error'",
         ),
     ],
-    ids=["one runner", "two runners", "found by the sanity pass"],
+    ids=["one runner", "two runners", "found by the sanity check"],
 )
 def test_two_statistics_of_one_name_are_an_error_before_the_first_step(tmp_path, callbacks, message):
     class Started(tpk.Callback):

@@ -60,7 +60,7 @@ def test_what_is_broken_fails_before_the_training(make):
 
     with pytest.raises(ArithmeticError) as caught:
         train(make(BATCHES, Broken(), sanity_batches=2), Started())
-    assert any("in the sanity pass of" in note for note in caught.value.__notes__)
+    assert any("in the sanity check of" in note for note in caught.value.__notes__)
 
     with pytest.raises(tpk.InputError, match="delivered nothing"):
         train(make(DataFromGenerator(lambda: iter(())), Counts(), sanity_batches=1), Started())

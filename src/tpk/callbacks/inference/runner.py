@@ -155,8 +155,8 @@ class InferenceRunner(Callback):
         self._data.complete_graph(trainer)
         size = self._data.source.size
         batches = "1 batch" if size == 1 else f"{size} batches"
-        length = "all data, whose length is unknown (it must end)," if size is None else batches
-        logger.info("%s: a pass is %s in %s", self._label, length, ", ".join(tower.ns_name for tower in self._towers))
+        data = "all data (its length is unknown; it must end)" if size is None else batches
+        logger.info("%s: evaluates %s in %s", self._label, data, ", ".join(tower.ns_name for tower in self._towers))
 
     def before_train(self, trainer: Any) -> None:
         """Start the data, and evaluate the first batches if `sanity_batches` says so."""
@@ -167,9 +167,9 @@ class InferenceRunner(Callback):
                 try:
                     self.evaluate(self._sanity_batches)
                 except Exception as error:
-                    add_note(error, f"raised in the sanity pass of {self._label}, before the training starts")
+                    add_note(error, f"raised in the sanity check of {self._label}, before training starts")
                     raise
-            logger.info("%s: the sanity pass over at most %d batches went well", self._label, self._sanity_batches)
+            logger.info("%s: the sanity check passed (at most %d batches)", self._label, self._sanity_batches)
 
     def trigger(self, trainer: tpk.Trainer) -> None:
         """Make one pass over the data, and report the statistics.

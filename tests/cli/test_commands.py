@@ -216,6 +216,30 @@ def test_a_table_fits_the_terminal():
     assert "\x1b[" in file.getvalue()
 
 
+@pytest.mark.parametrize(
+    ("width", "titles"),
+    [
+        (60, ["run", "state", "epoch", "validation_error", "strategy"]),
+        (54, ["run", "state", "epoch", "validation_error"]),
+        (26, ["run", "state", "epoch"]),
+        (19, ["run", "state"]),
+    ],
+)
+def test_a_narrow_terminal_shows_fewer_columns_and_breaks_no_word(width, titles):
+    file = io.StringIO()
+    rows = [
+        ["runs/a", "failed, resumable at 7", "7/10", "0.25", "parameter"],
+        ["runs/b", "finished", "8/10", "0.5", "single"],
+    ]
+    header = ("run", "state", "epoch", "validation_error", "strategy")
+    print_table(header, rows, kept=2, console=Console(file=file, width=width))
+    lines = file.getvalue().splitlines()
+    assert lines[0].split() == titles
+    assert all(len(line) <= width for line in lines)
+    words = {word for line in lines for word in line.split()}
+    assert words == {word for row in (header, *rows) for cell in row[: len(titles)] for word in cell.split()}
+
+
 def test_cropped_rows_are_one_line_each():
     file = io.StringIO()
     print_table(("run", "shape"), [["a" * 20, "x" * 60], ["b", "y"]], crop=True, console=Console(file=file, width=40))

@@ -116,12 +116,13 @@ def test_runs_below_a_directory_are_listed_with_their_states(runs, capsys):
     status, table, _ = run(capsys, "runs")
     assert status == 0
     header, *lines = table.partition("\n\n")[0].splitlines()
-    assert header.split()[:7] == ["run", "state", "strategy", "epoch", "step", "began", "duration"]
+    assert header.split()[:4] == ["run", "state", "epoch", "step"]
+    assert header.split()[-3:] == ["duration", "began", "strategy"]
     assert [line.split("  ")[0] for line in lines] == ["runs/done", "runs/failed", "runs/deep/killed"]
     done, failed, killed = (line.split() for line in lines)
-    assert done[1:5] == ["finished", "-", "3/3", "6"]
-    assert failed[1:8] == ["failed,", "resumable", "at", "4", "-", "3/3", "4"]
-    assert killed[1:8] == ["killed,", "resumable", "at", "4", "-", "2/3", "4"]
+    assert done[1:4] == ["finished", "3/3", "6"]
+    assert failed[1:7] == ["failed,", "resumable", "at", "4", "3/3", "4"]
+    assert killed[1:7] == ["killed,", "resumable", "at", "4", "2/3", "4"]
 
 
 def test_json_has_everything(runs, capsys):
@@ -160,6 +161,8 @@ def test_differences_of_configurations_are_named_by_plugin(runs, capsys):
     _, table, _ = run(capsys, "runs", "runs/done", "runs/failed")
     *_, first, second = table.splitlines()
     assert first.startswith("runs/done    ") and "rate=0.5" in first
+    # By the name of the option, not by the path to it.
+    assert " MaxSaver, " in first and " no MaxSaver, " in second and "callbacks." not in table
     assert second.startswith("runs/failed  ") and "argv=--lr 0.1 --fast" in second
     assert listed(capsys, "runs/done")["runs/done"]["differs"] == {}
 
@@ -176,6 +179,16 @@ def test_options_of_a_plugin_are_compared_among_runs_that_have_it():
         {"callbacks.ModelSaver": "ModelSaver", "callbacks.ModelSaver.max_to_keep": 3},
         {"callbacks.ModelSaver": "ModelSaver", "callbacks.ModelSaver.max_to_keep": 5},
     ]
+
+
+def test_options_with_the_same_name_are_told_apart_by_their_owners(runs, capsys, tmp_path):
+    for name, rate, kept in (("a", 1, 1), ("b", 2, 3)):
+        shutil.copytree("runs/done", tmp_path / name)
+        path = tmp_path / name / "config.json"
+        owners = {"input": {"flow": {"size": rate}, "queue": {"size": rate + 1}, "keep": kept}, "data": {"keep": kept}}
+        path.write_text(json.dumps({**json.loads(path.read_text()), **owners}))
+    _, table, _ = run(capsys, "runs", str(tmp_path))
+    assert table.splitlines()[-2].split("  ")[-1] == "flow.size=1, queue.size=2, keep=1"
 
 
 def test_the_table_is_legible_when_runs_have_little_in_common(runs, capsys, tmp_path):
@@ -208,8 +221,8 @@ def test_runs_are_sorted_by_a_key(runs, capsys, options, order):
 def test_the_table_shows_followed_statistics_or_named_ones(runs, capsys):
     _, table, _ = run(capsys, "runs", "runs/done")
     header, line = table.splitlines()
-    assert header.split()[7:] == ["score", "best", "(epoch)", "cost", "best", "(epoch)"]
-    assert line.split()[-6:] == ["0.625", "0.75", "(2)", "0.375", "0.25", "(2)"]
+    assert header.split()[4:-3] == ["cost", "best", "(epoch)", "score", "best", "(epoch)"]
+    assert line.split()[4:10] == ["0.375", "0.25", "(2)", "0.625", "0.75", "(2)"]
     _, table, _ = run(capsys, "runs", "runs/done", "runs/failed", "--stat", "cost", "--stat", "nothing")
     assert "0.375  0.25 (2)      -        -" in table.splitlines()[1]
 
@@ -292,6 +305,28 @@ def test_show_prints_configuration_end_and_how_to_resume(runs, capsys):
     cwd = os.getcwd()
     command = f"cd {cwd} && python {__file__} --run-dir=runs/failed --lr 0.1 --fast"
     assert f"To resume: {command} --run-dir {cwd}/runs/failed --resume auto\n" in text
+
+
+def test_the_name_of_a_statistic_says_what_is_best(runs, capsys, tmp_path):
+    shutil.copytree("runs/done", tmp_path / "run")
+    values = {
+        "val_loss": [3, 1, 2],
+        "validation_error": [0.5, 0.25, 0.5],
+        "accuracy": [0.5, 0.75, 0.5],
+        "lr": [1, 2, 3],
+    }
+    with (tmp_path / "run" / "stats.jsonl").open("w") as file:
+        for epoch in range(3):
+            line = {"epoch_num": epoch + 1, "global_step": 2 * (epoch + 1), "time": 0.0}
+            print(json.dumps(line | {name: each[epoch] for name, each in values.items()}), file=file)
+    _, text, _ = run(capsys, "show", str(tmp_path / "run"))
+    best = {words[0]: words[3:] for line in text.splitlines() if len(words := line.split()) == 6}
+    assert {name: best[name] for name in values} == {
+        "val_loss": ["1", "2", "4"],
+        "validation_error": ["0.25", "2", "4"],
+        "accuracy": ["0.75", "2", "4"],
+        "lr": ["-", "-", "-"],
+    }
 
 
 def test_how_to_resume_depends_on_the_state(runs, capsys, tmp_path):

@@ -25,8 +25,14 @@ from tpk.text import nearest
 POSITION_COLUMNS = ("epoch_num", "global_step", "time")
 """The first columns of ``stats.jsonl`` and ``stats.csv``."""
 
+_DIRECTIONS = {"cost": "min", "loss": "min", "error": "min", "accuracy": "max"}
 _COLUMNS_OF_PLOTS = 3
 _PLOTS_IN_NOTEBOOK = 12
+
+
+def direction_by_name(name: str) -> str | None:
+    """Return ``"min"`` or ``"max"``, whichever is better for a statistic, if the end of its name says so."""
+    return next((mode for ending, mode in _DIRECTIONS.items() if name.endswith(ending)), None)
 
 
 class History(Mapping[str, np.ndarray]):

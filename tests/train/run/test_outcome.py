@@ -85,7 +85,7 @@ def test_it_says_why_it_ended_how_long_it_took_and_what_was_best(tmp_path, outco
     )
     ending, best, checkpoints = outcome()
     assert re.fullmatch(r"max_epoch=3 is reached: trained 6 steps in [\d.]+ s, [\d.e+]+ steps/s", ending)
-    assert best == ("best: error 0.125 in epoch 3 (step 6); score 0.5 in epoch 3 (step 6); cost 1 in epoch 2 (step 4)")
+    assert best == ("best: cost 1 in epoch 2 (step 4); score 0.5 in epoch 3 (step 6); error 0.125 in epoch 3 (step 6)")
     assert checkpoints == (
         f"checkpoints: the last is {tmp_path / 'model-6'}; the best by cost is {tmp_path / 'min-cost-4'}; "
         f"the best by error is {tmp_path / 'min-error-6'}"
@@ -178,15 +178,34 @@ def test_only_the_chief_says_anything(outcome):
     assert outcome() == []
 
 
-def test_the_cost_counts_as_best_when_it_is_least(tmp_path, outcome):
+def train_model(*callbacks):
     def build_graph(x):
         w = tf.compat.v1.get_variable("w", [], initializer=tf.compat.v1.zeros_initializer())
-        return tf.reduce_mean((x - w) ** 2)
+        tf.abs(x - w, name="distance")
+        tf.cast([w > 0.3], tf.float32, name="correct")
+        return tf.reduce_mean((x - w) ** 2, name="cost")
 
     trainer = tpk.SingleCostTrainer()
     signature = [tf.TensorSpec([], tf.float32, "x")]
     trainer.setup_graph(
         signature, tpk.FeedInput([[1.0]]), build_graph, lambda: tf.compat.v1.train.GradientDescentOptimizer(0.1)
     )
-    trainer.train(callbacks=["EpochMeans"], steps_per_epoch=1, max_epoch=3)
-    assert outcome()[1] == f"best: cost {trainer.history['cost'][-1]:.5g} in epoch 3 (step 3)"
+    trainer.train(callbacks=[*callbacks, "EpochMeans"], steps_per_epoch=1, max_epoch=3)
+    return trainer.history
+
+
+def test_the_cost_counts_as_best_when_it_is_least(outcome):
+    history = train_model()
+    assert outcome()[1] == f"best: cost {history['cost'][-1]:.5g} in epoch 3 (step 3)"
+
+
+def test_the_best_of_an_evaluation_counts_instead_of_the_cost_of_the_training(outcome):
+    def evaluation():
+        return tpk.InferenceRunner([[1.0]], [tpk.ScalarStats(["cost", "distance"]), tpk.Accuracy("correct")])
+
+    history = train_model(evaluation())
+    cost = f"validation_cost {history['validation_cost'][-1]:.5g} in epoch 3 (step 3)"
+    # No name says whether a small distance is good.
+    assert outcome()[1] == f"best: validation_accuracy 1 in epoch 2 (step 2); {cost}"
+    train_model(evaluation(), tpk.EarlyStopping("validation_distance", 9))
+    assert outcome()[1].startswith("best: validation_distance")

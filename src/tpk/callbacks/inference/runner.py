@@ -73,6 +73,7 @@ class InferenceRunner(Callback):
 
     Attributes:
         max_batches: the maximum number of batches in a pass, in each process; None for no limit. Set by `DebugRun`.
+        statistics: the names of the statistics that it reports; after the first pass, all of them.
 
     Raises:
         ConfigError: if an argument is invalid, or the data is empty, endless, or can be iterated only once; when the
@@ -124,7 +125,7 @@ class InferenceRunner(Callback):
         self._fetches: Any = None
         self._batch: Sequence[Any] | None = None
         self._towers_session: HookedSession
-        self._statistics: set[str] = set()
+        self.statistics: set[str] = set()
 
     def setup_graph(self, trainer: Any) -> None:
         """Build the towers.
@@ -327,15 +328,15 @@ class InferenceRunner(Callback):
         """
         twice = {name for name in names if names.count(name) > 1}
         whose = f"two inferencers of {self._label}"
-        for other in _runners(self.trainer):
+        for other in inference_runners(self.trainer):
             if not twice and other is not self:
-                twice, whose = other._statistics & set(names), f"{other._label} and {self._label}"
+                twice, whose = other.statistics & set(names), f"{other._label} and {self._label}"
         if twice:
             raise ConfigError(
                 f"{whose} both report {', '.join(map(repr, sorted(twice)))}. Give the statistics of one of them other "
                 'names: ScalarStats(..., prefix="test"), ClassificationError(summary_name="test_error").'
             )
-        self._statistics.update(names)
+        self.statistics.update(names)
 
     def _failure_of_model(self, error: BaseException) -> TowerError | None:
         """Return the error to raise if an op of the model is out of range, which is not the end of the data."""
@@ -373,10 +374,10 @@ def _fetches_of(inferencer: Inferencer, tower: TowerHandle) -> Any:
 
 def _towers_of(trainer: Any) -> list[TowerHandle]:
     """Return the towers of a trainer and of its runners, some of them twice."""
-    return [*trainer.towers, *(tower for runner in _runners(trainer) for tower in runner._towers)]
+    return [*trainer.towers, *(tower for runner in inference_runners(trainer) for tower in runner._towers)]
 
 
-def _runners(trainer: Any) -> list[InferenceRunner]:
+def inference_runners(trainer: Any) -> list[InferenceRunner]:
     """Return the runners of a trainer, without the proxies around them."""
     inner = [innermost(plugin) for plugin in trainer.hooks.plugins.values()]
     return [each for each in inner if isinstance(each, InferenceRunner)]

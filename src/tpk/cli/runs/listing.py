@@ -27,7 +27,7 @@ _MAX_STATISTICS = 2
 _MAX_DIFFERENCES = 8
 _MAX_VALUE_LENGTH = 40
 _IN_COLUMNS = ("strategy", "num_replicas", "world_size", "max_epoch")
-"""Options that the table shows in columns."""
+"""Options that the table shows in columns; the name of the strategy is an option of the trainer, too."""
 _NOT_COMPARED = ("argv", "run_dir", "resume", "devices")
 """Options about where a run is and how it was started, not about what was trained."""
 _STATES = ("running", "failed", "killed", "interrupted", "unknown", "finished")
@@ -149,26 +149,30 @@ def _as_data(run: Run, now: float) -> dict[str, Any]:
 
 
 def _print(runs: Sequence[Run], statistics: Sequence[str], now: float) -> None:
-    header = ["run", "state", "strategy", "epoch", "step", "began", "duration"]
+    # The most important ones first: a narrow terminal has no room for the last ones.
+    header = ["run", "state", "epoch", "step"]
     header += [title for name in statistics for title in (name, "best (epoch)")]
+    header += ["duration", "began", "strategy"]
     rows = []
     for run in runs:
         began = datetime.fromtimestamp(run.attempts[0].began) if run.attempts else None
         row = [
             run.name,
             state_text(run),
-            run.strategy,
             _MISSING if run.epoch is None else f"{run.epoch}/{run.config.get('max_epoch') or '-'}",
             _MISSING if run.step is None else f"{run.step:,}",
-            _MISSING if began is None else began.strftime("%Y-%m-%d %H:%M"),
-            human_duration(run.seconds(now)),
         ]
         for name in statistics:
             best = run.best(name)
             row.append(f"{run.history.latest(name):.5g}" if name in run.history else _MISSING)
             row.append(_MISSING if best is None else f"{best[0]:.5g} ({best[1]})")
+        row += [
+            human_duration(run.seconds(now)),
+            _MISSING if began is None else began.strftime("%Y-%m-%d %H:%M"),
+            run.strategy,
+        ]
         rows.append(row)
-    print_table(header, rows)
+    print_table(header, rows, kept=2)
 
 
 def state_text(run: Run) -> str:
@@ -178,12 +182,22 @@ def state_text(run: Run) -> str:
 
 
 def _differences_text(differing: dict[str, Any]) -> str:
-    """Return the differences of a run in one cell. ``--json`` has all of them."""
-    shown = {name: shorten(str(value), _MAX_VALUE_LENGTH) for name, value in differing.items()}
-    texts = [f"{name}={value}" for name, value in shown.items() if name not in _IN_COLUMNS]
+    """Return the differences of a run in one cell, by the last names of their paths. ``--json`` has all of them."""
+    shown = {path: value for path, value in differing.items() if path not in _IN_COLUMNS}
+    texts = list(dict.fromkeys(_difference_text(path, value, shown) for path, value in shown.items()))
     if len(texts) > _MAX_DIFFERENCES:
         texts[_MAX_DIFFERENCES:] = [f"… {len(texts) - _MAX_DIFFERENCES} more (--json)"]
     return ", ".join(texts)
+
+
+def _difference_text(path: str, value: Any, differing: dict[str, Any]) -> str:
+    name = path.rpartition(".")[2]
+    if any(other.rpartition(".")[2] == name and differing[other] != value for other in differing):
+        name = ".".join(path.split(".")[-2:])
+    if value == _MISSING:
+        return f"no {name}"
+    is_plugin = value == name.partition("#")[0]
+    return name if is_plugin else f"{name}={shorten(str(value), _MAX_VALUE_LENGTH)}"
 
 
 def differences(runs: Sequence[Run]) -> list[dict[str, Any]]:

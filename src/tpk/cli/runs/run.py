@@ -13,7 +13,7 @@ import attrs
 
 from tpk.checkpoint.files import Checkpoint, newest_present
 from tpk.errors import ConfigError, TpkError
-from tpk.monitors.history import History
+from tpk.monitors.history import History, direction_by_name
 from tpk.plugin.builtins import BUILTINS
 from tpk.plugin.description import NOT_WRITTEN
 from tpk.train.run.attempts import Attempt, read_attempts
@@ -175,8 +175,10 @@ class Run:
 
     @property
     def directions(self) -> dict[str, str]:
-        """``"min"`` or ``"max"``, whichever is better, for each cost and each statistic that a callback follows."""
-        return next((each.directions for each in reversed(self.attempts) if each.directions), {})
+        """``"min"`` or ``"max"``, whichever is better, for each statistic with a known direction; main ones first."""
+        recorded = next((each.directions for each in reversed(self.attempts) if each.directions), {})
+        by_name = {name: mode for name in self.history if (mode := direction_by_name(name))}
+        return {**recorded, **by_name, **recorded}
 
     @property
     def epoch(self) -> int | None:

@@ -13,9 +13,11 @@ from pathlib import Path
 import tensorflow as tf
 
 import tpk
+from tpk.callbacks.inference.runner import inference_runners
 from tpk.callbacks.statistics.epoch_means import EpochMeans
 from tpk.callbacks.statistics.followed import StatisticFollower, statistic_followers
 from tpk.errors import Preempted, StopTraining, add_note, in_one_line
+from tpk.monitors.history import direction_by_name
 from tpk.text import human_duration
 from tpk.train.run.names import how_to_resume
 
@@ -106,9 +108,9 @@ def outcome_logged(
 ) -> Iterator[None]:
     """Log the outcome of a training whose loop runs within the context, if it ends normally or by a signal.
 
-    The chief logs the number of steps and the time they took; the best values of the cost and of the statistics that a
-    callback follows; and the paths of the last and the best checkpoints. `log_end` and `log_failure` log why it ended
-    before its last epoch.
+    The chief logs the number of steps and the time they took; the best values of the statistics that callbacks follow
+    and of evaluations, or else of the cost; and the paths of the last and the best checkpoints. `log_end` and
+    `log_failure` log why it ended before its last epoch.
 
     Args:
         trainer: a trainer that is set up.
@@ -127,12 +129,18 @@ def outcome_logged(
 def known_directions(trainer: tpk.Trainer) -> dict[str, str]:
     """Return ``"min"`` or ``"max"``, whichever is better, for each statistic with a known direction.
 
-    These are the statistics that callbacks follow, which come first because they matter most, and the costs.
+    Statistics that callbacks follow come first, then validation statistics, then the costs of the training.
     """
-    plugins = list(trainer.hooks.plugins.values())
-    directions = {cost: "min" for each in plugins if isinstance(each, EpochMeans) for cost in each.costs}
-    directions |= {each.statistic.name: each.statistic.mode for each in statistic_followers(plugins)}
-    return dict(reversed(directions.items()))
+    costs = [cost for each in trainer.hooks.plugins.values() if isinstance(each, EpochMeans) for cost in each.costs]
+    main = _main_directions(trainer)
+    return main | {cost: "min" for cost in costs if cost not in main}
+
+
+def _main_directions(trainer: tpk.Trainer) -> dict[str, str]:
+    followers = statistic_followers(list(trainer.hooks.plugins.values()))
+    followed = {each.statistic.name: each.statistic.mode for each in followers}
+    evaluated = sorted(name for runner in inference_runners(trainer) for name in runner.statistics)
+    return followed | {name: mode for name in evaluated if name not in followed and (mode := direction_by_name(name))}
 
 
 def _log(trainer: tpk.Trainer, seconds: float, first_step: int, resumed_from: Path | None) -> None:
@@ -170,12 +178,12 @@ def _finished(trainer: tpk.Trainer, resumed_from: Path) -> str:
 
 def _best_values(trainer: tpk.Trainer) -> str:
     history = trainer.monitors.history
-    directions = known_directions(trainer)
-    found = {name: history.best(name, mode) for name, mode in directions.items() if name in history}
-    values = [
-        f"{name} {best[0]:.5g} in epoch {best[1]} (step {best[2]})" for name, best in found.items() if best is not None
-    ]
-    return f"best: {'; '.join(values)}" if values else ""
+    for directions in (_main_directions(trainer), known_directions(trainer)):
+        found = {name: history.best(name, mode) for name, mode in directions.items() if name in history}
+        values = [f"{name} {best[0]:.5g} in epoch {best[1]} (step {best[2]})" for name, best in found.items() if best]
+        if values:
+            return f"best: {'; '.join(values)}"
+    return ""
 
 
 def _checkpoints(trainer: tpk.Trainer, followers: list[StatisticFollower], resumed_from: Path | None) -> str:

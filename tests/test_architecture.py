@@ -32,7 +32,7 @@ WITHOUT_TENSORFLOW = {"plugin", *GROUND, "dataflow", "cli"}
 FILES = sorted(SOURCE.rglob("*.py"))
 
 BUDGETS = {
-    "callbacks": 3965,
+    "callbacks": 3985,
     "checkpoint": 1325,
     "cli": 2170,
     "cluster": 920,

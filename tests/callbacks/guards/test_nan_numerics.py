@@ -78,6 +78,29 @@ def test_an_op_of_the_gradients_is_named():
         train(CheckNumerics(), flow=rows([2], 0), func=with_root)
 
 
+@pytest.mark.parametrize("share", [tf.identity, lambda w: tf.reshape(w, [-1, 16])], ids=["read", "reshape"])
+def test_what_was_read_before_the_update_is_not_blamed_for_it(share):
+    """The update changes the last row in place, before the check has seen all rows that were read."""
+
+    def func(x):
+        w = v1.get_variable("w", [1_000_000, 16], initializer=v1.zeros_initializer(), use_resource=False)
+        root = tf.sqrt(tf.gather(share(w), [999_999]), name="root")
+        return tf.reduce_sum(root) * tf.reduce_sum(x)
+
+    with pytest.raises(NonFiniteError, match=r"number is 'gradients/root_grad/SqrtGrad'") as caught:
+        train(CheckNumerics(), func=func)
+    assert not {"w/read:0", "Identity:0", "Reshape:0"} & set(caught.value.tensors)
+
+
+def test_a_reference_variable_that_was_bad_before_the_step_is_named():
+    def func(x):
+        w = v1.get_variable("w", initializer=np.float32([1, np.inf]), use_resource=False)
+        return tf.reduce_sum(w * x)
+
+    with pytest.raises(NonFiniteError, match=r"^before the step; the variable w has 0 NaN, 1 Inf of 2, in epoch 1"):
+        train(CheckNumerics(), func=func)
+
+
 def test_a_training_in_which_all_is_well_stays_the_same():
     def func(x):
         return cost(

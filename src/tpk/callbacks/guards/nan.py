@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,9 @@ from tpk.plugin import Callback, hookimpl
 from tpk.tf_internals import is_reference, output_context
 
 logger = logging.getLogger(__name__)
+
+_SHARING = ("Identity", "StopGradient", "Reshape", "ExpandDims", "Squeeze", "Slice", "StridedSlice", "Split", "Unpack")
+"""The types of ops whose outputs may share the memory of an input."""
 
 
 class NanGuard(Callback):
@@ -203,13 +206,17 @@ class NanGuard(Callback):
 
     def before_checkpoint(self) -> None:
         """Raise if the variables are not finite and cannot be rolled back."""
+        self._check_variables("no checkpoint can be saved")
+
+    def _check_variables(self, consequence: str) -> None:
+        """Raise if the variables are not finite and cannot be rolled back."""
         try:
             self.trainer.sess.run(self._variables_are_finite)
         except tf.errors.InvalidArgumentError as failure:
             found = read_failure(failure, self.plugin_name)
             if found is None:
                 raise
-            error = self._make_error(found, "no checkpoint can be saved")
+            error = self._make_error(found, consequence)
             if not self.recover(error):
                 raise error from failure
 
@@ -323,6 +330,13 @@ class CheckNumerics(NanGuard):
 
     def __init__(self) -> None:
         super().__init__(on_nan="stop")
+        self._has_references = False
+
+    def before_run(self, run_context: Any) -> Any:
+        """Return the check that belongs to the run; check reference variables first."""
+        if self._has_references:
+            self._check_variables("before the step")
+        return super().before_run(run_context)
 
     def tensors_to_check(self, trainer: tpk.Trainer) -> list[RunTensor]:
         """Return all floating-point tensors that a step computes, in the order of computation."""
@@ -339,7 +353,10 @@ class CheckNumerics(NanGuard):
             for op in ops_run_for(cost.deref()):
                 belongs_to.setdefault(op, []).extend(gradient_ops)
         belongs_to |= {op: [op] for op in ops_run_for(trainer.train_ops)}
-        computed = [op for op in belongs_to if op.type != "Const"]
+        # An update may change what such an op has read before the check looks at it.
+        in_place = _ops_that_share_references(belongs_to)
+        self._has_references = bool(in_place)
+        computed = [op for op in belongs_to if op.type != "Const" and op not in in_place]
         # Tensors inside a loop or condition cannot be fetched from outside.
         reachable = [op for op in computed if output_context(op) is None]
         if len(reachable) < len(computed):
@@ -392,6 +409,15 @@ def _numbers_of(op: Any) -> list[Any]:
         for index, tensor in enumerate(op.outputs)
         if index not in opaque and tensor.dtype.is_floating and not is_reference(tensor)
     ]
+
+
+def _ops_that_share_references(ops: Iterable[Any]) -> set[Any]:
+    """Return those of `ops`, each after its inputs, whose outputs may share the memory of a reference variable."""
+    found: set[Any] = set()
+    for op in ops:
+        if op.type in _SHARING and any(is_reference(tensor) or tensor.op in found for tensor in op.inputs):
+            found.add(op)
+    return found
 
 
 def _values_of_variables(graph: Any) -> NamedTensors:

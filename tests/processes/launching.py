@@ -73,7 +73,7 @@ class Launched:
     def wait(self) -> list[Outcome]:
         """Wait until all workers that were started have ended; return how, by rank.
 
-        Parameter servers are not waited for: a test waits for them itself, or kills them by `end_servers`.
+        Parameter servers end later, when they notice that the workers have; `returned` waits for them, too.
 
         Raises:
             AssertionError: one took longer than it may, and was killed.
@@ -81,23 +81,22 @@ class Launched:
         return [worker.wait() for worker in self.workers if worker.pid]
 
     def returned(self) -> list[Any]:
-        """Wait as `wait` does; return what the functions returned, by rank.
+        """Wait for the workers, then for the parameter servers; return what the functions of workers returned, by rank.
 
         Raises:
-            AssertionError: one has not ended with exit status 0.
+            AssertionError: one took longer than it may, or has not ended with exit status 0.
         """
         outcomes = self.wait()
+        self._check(outcomes)
+        self._check([server.wait() for server in self.servers])
+        return [outcome.returned for outcome in outcomes]
+
+    def _check(self, outcomes: Sequence[Outcome]) -> None:
         if any(outcome.status for outcome in outcomes):
             raise AssertionError(
                 f"exit statuses {[outcome.status for outcome in outcomes]}\n"
                 + "\n".join(process.report() for process in self.processes if process.pid)
             )
-        return [outcome.returned for outcome in outcomes]
-
-    def end_servers(self) -> None:
-        """Kill the parameter servers that still run."""
-        for server in self.servers:
-            server.kill()
 
     def end(self) -> list[str]:
         """Kill all that is left, and return what that was."""

@@ -65,6 +65,30 @@ def test_a_script_is_run_in_the_directory_of_all(launch):
     assert "script.py" in outcome.returned
 
 
+def test_parameter_servers_that_end_later_are_waited_for(launch, tmp_path):
+    def end_one_after_the_other(pipe):
+        if json.loads(os.environ["TF_CONFIG"])["task"]["type"] == "worker":
+            os.open(pipe, os.O_WRONLY)  # It is closed when the worker ends.
+            return "first"
+        with open(pipe) as file:
+            return file.read()
+
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    running = launch(end_one_after_the_other, workers=1, servers=1, args=(pipe,))
+    assert running.returned() == ["first"]
+    assert not running.servers[0].is_running
+
+
+def test_a_parameter_server_that_fails_is_told(launch):
+    def fail():
+        if json.loads(os.environ["TF_CONFIG"])["task"]["type"] == "ps":
+            raise RuntimeError("on purpose")
+
+    with pytest.raises(AssertionError, match=r"(?s)exit statuses \[1\].*RuntimeError: on purpose"):
+        launch(fail, workers=1, servers=1).returned()
+
+
 def test_an_error_is_reported_with_all_output(launch):
     def fail():
         print("some words")

@@ -2,8 +2,9 @@
 
     python docs/images/make.py          # console.svg and curves.png, beside this file; about two minutes on two cores
 
-Both show runs of examples/digits.toml. The console is a real one in a pseudo-terminal during one of the last epochs,
-without TensorFlow's messages at the start. It needs the packages of the examples, and Matplotlib.
+Both show runs of the network of examples/digits.toml. The console is what a pseudo-terminal shows during the last epoch
+of a real run, without TensorFlow's messages at the start. It is narrow, and of the statistics it has only the most
+important one, so that a phone shows its lines in a legible size. It needs the packages of the examples, and Matplotlib.
 """
 
 import fcntl
@@ -23,20 +24,43 @@ from rich.text import Text
 
 IMAGES = Path(__file__).resolve().parent
 EXAMPLES = IMAGES.parents[1] / "examples"
-COLUMNS, LINES = 128, 40
+COLUMNS, LINES = 72, 40
 OF_TENSORFLOW = re.compile(r"WARNING: All log messages before absl|[IWE]\d{4} ")
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
 TPK = [sys.executable, "-m", "tpk"]
+RUN_FILE = """\
+model = "digits_convnet:DigitsModel"
+dataflow = {use = "digits_convnet:training_data", batch = 8}
+trainer = "single"
+max_epoch = 5
+seed = 0
+run_dir = "runs/digits"
+
+[[callbacks]]
+use = "ModelSaver"
+
+[[callbacks]]
+use = "InferenceRunner"
+input = {use = "digits_convnet:validation_data"}
+infs = [{use = "tpk:ClassificationError", summary_name = "val_error"}]
+
+[[monitors]]
+use = "ScalarPrinter"
+whitelist = ["val_error"]
+"""
 
 
 def main():
     with tempfile.TemporaryDirectory() as directory:
         os.symlink(EXAMPLES, Path(directory, "examples"))
-        command = ["train", "examples/digits.toml", "max_epoch=6", "run_dir=runs/batch-32"]
-        recorded = record([*TPK, *command], directory)
-        draw(" ".join(["$ tpk", *command]), screen_within_an_epoch(recorded), IMAGES / "console.svg")
-        slower = [*TPK, "train", "runs/batch-32/config.toml", "dataflow.batch=128", "run_dir=runs/batch-128"]
-        subprocess.run(slower, cwd=directory, env={**os.environ, **QUIET}, check=True, stderr=subprocess.DEVNULL)
+        os.symlink(EXAMPLES / "digits_convnet.py", Path(directory, "digits_convnet.py"))
+        Path(directory, "digits.toml").write_text(RUN_FILE, encoding="utf-8")
+        recorded = record([*TPK, "train", "digits.toml"], directory)
+        draw("$ tpk train digits.toml", screen_within_the_last_epoch(recorded), IMAGES / "console.svg")
+        for batch in (32, 128):
+            options = ["max_epoch=6", f"dataflow.batch={batch}", f"run_dir=runs/batch-{batch}"]
+            train = [*TPK, "train", "examples/digits.toml", *options]
+            subprocess.run(train, cwd=directory, env={**os.environ, **QUIET}, check=True, stderr=subprocess.DEVNULL)
         chosen = [f"--stat={name}" for name in ("cost", "validation_cost", "validation_error")]
         plot = [*TPK, "plot", "runs/batch-32", "runs/batch-128", *chosen, "-o", str(IMAGES / "curves.png")]
         subprocess.run(plot, cwd=directory, check=True)
@@ -66,9 +90,9 @@ def record(command, directory):
     return written.decode()
 
 
-def screen_within_an_epoch(text):
-    """Return the lines that stand on the screen when a bar was last drawn half full."""
-    *_, last = re.finditer(r"\repoch \d+/\d+: +(?!0%|100%)\d+%[^\r\n]*", text)
+def screen_within_the_last_epoch(text):
+    """Return the lines on the screen when the bar of the last epoch was last drawn before its end."""
+    *_, last = re.finditer(r"\repoch (\d+)/\1: +(?!0%|100%)\d+%[^\r\n]*", text)
     lines = [overwritten(line) for line in text[: last.end()].split("\n")]
     return [line for line in lines if not OF_TENSORFLOW.match(line)]
 

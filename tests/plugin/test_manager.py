@@ -4,6 +4,7 @@ import logging
 import types
 
 import attrs
+import pluggy
 import pytest
 import tensorflow as tf
 from hypothesis import given, strategies as st
@@ -345,3 +346,86 @@ def test_managers_share_nothing():
     one.register_all([Recorder()])
     assert other.plugins == {}
     assert other.hook.before_epoch.get_hookimpls() == []
+
+
+# As pluggy.
+
+
+@attrs.define(slots=False)
+class Equal(Callback):
+    """Equal to each other one."""
+
+    def before_epoch(self):
+        pass
+
+
+def test_plugins_are_found_by_name_and_by_identity():
+    manager, ours = HookManager(), pluggy.PluginManager("tpk")
+    first, second, stranger = Recorder(), Failing(), Recorder()
+    for plugin in (first, second):
+        ours.register(plugin, manager.register(plugin))
+    assert manager.list_name_plugin() == ours.list_name_plugin() == [("Recorder", first), ("Failing", second)]
+    for name in ("Recorder", "Failing", "Recorder#2"):
+        assert manager.get_plugin(name) is ours.get_plugin(name)
+    for plugin in (first, second, stranger):
+        assert manager.is_registered(plugin) == ours.is_registered(plugin) == (plugin is not stranger)
+
+
+def test_an_equal_object_is_another_plugin():
+    manager, first, second = HookManager(), Equal(), Equal()
+    manager.register(first)
+    assert first == second and not manager.is_registered(second)
+    assert manager.register(second) == "Equal#2"
+    assert manager.get_plugin("Equal") is first and manager.get_plugin("Equal#2") is second
+
+
+class HistoricSpecs:
+    @hookspec(historic=True)
+    def on_level(self, level):
+        """Called for each level, and for the earlier ones when a plugin is registered."""
+
+
+class Player(Callback):
+    def __init__(self):
+        self.levels = []
+
+    @hookimpl
+    def on_level(self, level):
+        self.levels.append(level)
+        return level
+
+
+class PlayerFirst(Player):
+    @hookimpl(tryfirst=True)
+    def on_level(self, level):
+        return super().on_level(level)
+
+
+class PlayerLast(Player):
+    @hookimpl(trylast=True)
+    def on_level(self, level):
+        return super().on_level(level)
+
+
+PLAYERS = [Player, PlayerFirst, PlayerLast]
+
+
+@given(st.lists(st.one_of(st.just("call"), st.lists(st.sampled_from(PLAYERS), min_size=1, max_size=3)), max_size=6))
+def test_a_historic_hook_is_called_as_often_as_by_pluggy(moments):
+    manager, theirs = HookManager(), pluggy.PluginManager("tpk")
+    results, their_results = [], []
+    for each in (manager, theirs):
+        each.add_hookspecs(HistoricSpecs)
+    players, their_players = [], []
+    for level, moment in enumerate(moments):
+        if moment == "call":
+            manager.hook.on_level.call_historic(results.append, {"level": level})
+            theirs.hook.on_level.call_historic(their_results.append, {"level": level})
+        else:
+            players += (new := [kind() for kind in moment])
+            their_players += (their_new := [kind() for kind in moment])
+            manager.register_all(new)
+            for player in their_new:
+                theirs.register(player)
+    assert [player.levels for player in players] == [player.levels for player in their_players]
+    assert sorted(results) == sorted(their_results)

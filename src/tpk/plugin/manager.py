@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from types import ModuleType
 
-import attrs
 import pluggy
 
 import tpk
@@ -16,7 +15,7 @@ from tpk.plugin.callback import STEP_HOOKS, Callback, Plugin
 from tpk.plugin.catalog import get_catalog
 from tpk.plugin.environment import is_on
 from tpk.plugin.hook_names import check_names, describe
-from tpk.plugin.implementations import Implementation, implementations_of
+from tpk.plugin.implementations import implementations_of
 from tpk.plugin.spec import ConfigurationSpecs, arguments_of_specs
 from tpk.plugin.step import (
     Registration,
@@ -36,7 +35,8 @@ class HookManager:
     """The registry of the plugins of a trainer, each under a unique name, and of their hooks.
 
     Plugins are called in the order of registration; methods marked `tryfirst` before all others, and methods marked
-    `trylast` after them. Methods that `pluggy.PluginManager` also has mean the same there.
+    `trylast` after them. Methods with names of `pluggy.PluginManager` do the same as there, but an object is only ever
+    the same plugin as itself, not as an equal one.
 
     Args:
         take_stop: called with a `StopTraining` that a plugin raises, so that the others are still called; raises it by
@@ -62,7 +62,8 @@ class HookManager:
         self._arguments: dict[str, tuple[str, ...]] = {}
         for specs in (ConfigurationSpecs, Callback):
             self.add_hookspecs(specs)
-        self._plugins: list[_Plugin] = []
+        self._plugins: dict[str, object] = {}
+        self._registrations: list[Registration] = []
         self._asked_for_specs: list[object] = []
         self._is_autoloaded = False
         self._is_traced = is_on("TPK_TRACE")
@@ -73,7 +74,19 @@ class HookManager:
     @property
     def plugins(self) -> dict[str, object]:
         """The registered plugins by unique name, in the order of registration."""
-        return {each.name: each.plugin for each in self._plugins}
+        return dict(self._plugins)
+
+    def get_plugin(self, name: str) -> object | None:
+        """Return the plugin with this name, or None."""
+        return self._plugins.get(name)
+
+    def is_registered(self, plugin: object) -> bool:
+        """Return whether this very object is registered."""
+        return any(each is plugin for each in self._plugins.values())
+
+    def list_name_plugin(self) -> list[tuple[str, object]]:
+        """Return the names and plugins, in the order of registration."""
+        return list(self._plugins.items())
 
     def add_hookspecs(self, module_or_class: ModuleType | type) -> None:
         """Add the hooks of a module or class: its functions that are marked with `tpk.hookspec`.
@@ -108,7 +121,7 @@ class HookManager:
 
     def attach(self, trainer: tpk.Trainer) -> None:
         """Give each registered callback its `trainer`."""
-        for plugin in self.plugins.values():
+        for plugin in self._plugins.values():
             if isinstance(plugin, Callback):
                 plugin.trainer = trainer
 
@@ -130,21 +143,24 @@ class HookManager:
             HookError: if a plugin is registered already, implements no hook, or implements one that does not fit its
                 specification.
         """
-        known = list(self._plugins)
+        known, registrations = dict(self._plugins), list(self._registrations)
         for plugin in plugins:
-            for other in known:
-                if other.plugin is plugin:
-                    raise HookError(f"{other.name} is listed twice: an object can be registered only once")
+            for name, other in known.items():
+                if other is plugin:
+                    raise HookError(f"{name} is listed twice: an object can be registered only once")
             self.add_specs_of(plugin)
-            name = _unique_name(describe(plugin), {other.name for other in known})
-            known.append(_Plugin(name, plugin, implementations_of(plugin, self._arguments)))
-        added = known[len(self._plugins) :]
-        for each in added:
-            if isinstance(each.plugin, Plugin):
-                each.plugin.plugin_name = each.name
-        self._plugins = known
+            name = _unique_name(describe(plugin), known)
+            known[name] = plugin
+            registrations += [
+                Registration(name, each, self._take_stop) for each in implementations_of(plugin, self._arguments)
+            ]
+        added = list(known)[len(self._plugins) :]
+        for name in added:
+            if isinstance(plugin := known[name], Plugin):
+                plugin.plugin_name = name
+        self._plugins, self._registrations = known, registrations
         self._register_hooks()
-        return [each.name for each in added]
+        return added
 
     def compile_step(self) -> StepHooks:
         """Return the compiled hooks of the step. Call it after all plugins are registered.
@@ -193,23 +209,20 @@ class HookManager:
 
     def _register_hooks(self) -> None:
         """Register the hooks of all plugins with pluggy, in the order of their calls."""
-        for registration in self._pluggy.get_plugins():
+        before = self._pluggy.get_plugins()
+        for registration in before:
             self._pluggy.unregister(registration)
-        hooks = [(each.name, implementation) for each in self._plugins for implementation in each.implementations]
-        hooks.sort(key=lambda hook: hook[1].trylast - hook[1].tryfirst)
+        in_order = sorted(
+            self._registrations, key=lambda each: each.implementation.trylast - each.implementation.tryfirst
+        )
         # pluggy calls the plugin that was registered last first.
-        for name, implementation in reversed(hooks):
-            self._pluggy.register(Registration(name, implementation, self._take_stop))
+        for registration in reversed(in_order):
+            registration.is_moving = registration in before
+            self._pluggy.register(registration)
+            registration.is_moving = False
 
 
-@attrs.frozen(eq=False)
-class _Plugin:
-    name: str
-    plugin: object
-    implementations: list[Implementation]
-
-
-def _unique_name(base: str, taken: set[str]) -> str:
+def _unique_name(base: str, taken: Collection[str]) -> str:
     name, number = base, 1
     while name in taken:
         number += 1

@@ -29,17 +29,21 @@ class Registration:
     """One hook of one plugin as pluggy sees it: an object with a method for this hook only.
 
     pluggy never sees the plugin itself: it would evaluate its properties, miss hooks that it forwards by
-    ``__getattr__``, and confuse it with an equal one.
+    ``__getattr__``, and confuse it with an equal one. A subclass of `pluggy.PluginManager` has the same problems, and
+    to make the ``HookImpl`` of pluggy here takes three of its private names.
 
     Attributes:
         name: the unique name of the plugin.
         implementation: the hook as the plugin implements it.
+        is_moving: whether pluggy is registering it again, only to change its place in the order. Then it must not be
+            called again for earlier calls of a historic hook.
     """
 
     def __init__(self, name: str, implementation: Implementation, take_stop: Callable[[StopTraining], None]) -> None:
         self.name = name
         self.implementation = implementation
-        function = noted(name, implementation, take_stop)
+        self.is_moving = False
+        function = noted(self, take_stop)
         # The manager registers plugins in the order of their calls.
         setattr(self, implementation.hook, hookimpl(wrapper=implementation.wrapper)(function))
 
@@ -53,25 +57,27 @@ def raise_stop(stop: StopTraining) -> None:
     raise stop
 
 
-def noted(name: str, implementation: Implementation, take_stop: Callable[[StopTraining], None]) -> Method:
-    """Return the method of `implementation`, wrapped to add a note with plugin and hook to its errors.
+def noted(registration: Registration, take_stop: Callable[[StopTraining], None]) -> Method:
+    """Return the method of a registration, wrapped to add a note with plugin and hook to its errors.
 
     `take_stop` gets a `StopTraining` of a hook in `MAY_STOP`, so that the other plugins are still called.
     """
-    method = implementation.method
+    name, hook, method = registration.name, registration.implementation.hook, registration.implementation.method
 
     # pluggy finds the names of the arguments through `functools.wraps`.
     @functools.wraps(method)
     def call(*arguments: Any) -> Any:
+        if registration.is_moving:
+            return None
         try:
             return method(*arguments)
         except StopTraining as stop:
-            note_failure(stop, name, implementation.hook)
-            if implementation.hook not in MAY_STOP:
+            note_failure(stop, name, hook)
+            if hook not in MAY_STOP:
                 raise
             take_stop(stop)
         except BaseException as error:
-            note_failure(error, name, implementation.hook)
+            note_failure(error, name, hook)
             raise
 
     @functools.wraps(method)
@@ -79,10 +85,10 @@ def noted(name: str, implementation: Implementation, take_stop: Callable[[StopTr
         try:
             return (yield from method(*arguments))
         except BaseException as error:
-            note_failure(error, name, implementation.hook)
+            note_failure(error, name, hook)
             raise
 
-    return call_wrapper if implementation.wrapper else call
+    return call_wrapper if registration.implementation.wrapper else call
 
 
 def note_failure(error: BaseException, name: str, hook: str) -> None:

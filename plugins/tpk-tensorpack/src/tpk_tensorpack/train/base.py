@@ -9,7 +9,7 @@ from typing import Any
 
 import tpk
 from tpk import StopTraining
-from tpk.plugin.progress import Progress
+from tpk.plugin import Progress
 from tpk_tensorpack.callbacks.monitor import Monitors
 from tpk_tensorpack.errors import CheckError
 from tpk_tensorpack.tfutils.common import get_default_sess_config

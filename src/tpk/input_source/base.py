@@ -334,7 +334,8 @@ class FlowInput(InputSource):
 class InputCallback(Callback):
     """Base class of the callbacks of input sources, which run in every process.
 
-    If an error only reports to the graph that the data failed, ``translate_error`` returns the failure of the data.
+    If an error only reports to the graph that the data failed, `InputSource.translate_error` returns the failure of the
+    data; `InputStartStop` asks for it.
     """
 
     chief_only = False

@@ -91,6 +91,10 @@ class ProxyInput(InputSource):
         """Restore the position of the source."""
         self.source.load_state_dict(state)
 
+    def translate_error(self, error: BaseException) -> BaseException | None:
+        """Ask the source."""
+        return self.source.translate_error(error)
+
     def interrupt(self) -> None:
         """Interrupt the source."""
         self.source.interrupt()

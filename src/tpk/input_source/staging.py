@@ -17,7 +17,7 @@ from tpk.input_source.base import InputCallback, InputSource
 from tpk.input_source.meter import StopwatchMeter
 from tpk.input_source.proxy import ProxyInput
 from tpk.input_source.threads import DataThread
-from tpk.plugin import HookManager, hookimpl
+from tpk.plugin import hookimpl
 from tpk.plugin.callback import Callback
 from tpk.tf_internals import CallableOptions, make_callable
 
@@ -70,7 +70,6 @@ class StagingInput(ProxyInput):
         self._devices = None if devices is None else list(devices)
         self._areas: list[StagingArea] = []
         self._source_tensors: list[Any] = []
-        self._source_hooks = HookManager()
         self._thread: StageThread | None = None
         self._session: Any = None
         self._resumed_at = 0
@@ -100,7 +99,7 @@ class StagingInput(ProxyInput):
         self._thread = StageThread(
             make_callable(session, options),
             self.nr_stage,
-            self._source_hooks.translate_error,
+            self.source.translate_error,
             type(self).__name__,
         )
         self._thread.start()
@@ -127,7 +126,6 @@ class StagingInput(ProxyInput):
 
     def _setup(self) -> list[Callback]:
         callbacks = self.source.setup(self.signature)
-        self._source_hooks.register_all(callbacks)
         self._callback = _StagingCallback(self)
         return [*callbacks, self._callback]
 

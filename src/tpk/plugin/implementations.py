@@ -33,6 +33,11 @@ class Implementation:
     tryfirst: bool
     trylast: bool
 
+    @property
+    def place(self) -> int:
+        """-1 if it is called before the others, 1 if it is called after them, else 0."""
+        return self.trylast - self.tryfirst
+
 
 def implementations_of(plugin: object, hooks: Mapping[str, tuple[str, ...]] = HOOK_ARGUMENTS) -> list[Implementation]:
     """Return the hooks that `plugin` implements.

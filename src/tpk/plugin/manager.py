@@ -21,6 +21,7 @@ from tpk.plugin.step import (
     Registration,
     StepHooks,
     call_order,
+    compile_step,
     direct,
     note_failure,
     raise_stop,
@@ -152,7 +153,8 @@ class HookManager:
             name = _unique_name(describe(plugin), known)
             known[name] = plugin
             registrations += [
-                Registration(name, each, self._take_stop) for each in implementations_of(plugin, self._arguments)
+                Registration(name, plugin, each, self._take_stop)
+                for each in implementations_of(plugin, self._arguments)
             ]
         added = list(known)[len(self._plugins) :]
         for name in added:
@@ -167,19 +169,8 @@ class HookManager:
 
         If ``TPK_TRACE`` was on when the manager was created, each call is logged to ``tpk.trace``.
         """
-        called = {name: call_order(getattr(self.hook, name)) for name in STEP_HOOKS}
-        names = {name: tuple(each.name for each in registrations) for name, registrations in called.items()}
-        function_of = traced if self._is_traced else direct
-        methods = {name: tuple(map(function_of, registrations)) for name, registrations in called.items()}
-        requests = {plugin: index for index, plugin in enumerate(names["before_run"])}
-        return StepHooks(
-            before_run=methods["before_run"],
-            after_run=tuple(zip(methods["after_run"], map(requests.get, names["after_run"]), strict=True)),
-            trigger_step=methods["trigger_step"],
-            names=names,
-            take_stop=self._take_stop,
-            translate_error=self.translate_error,
-        )
+        called = {hook: call_order(getattr(self.hook, hook)) for hook in STEP_HOOKS}
+        return compile_step(called, traced if self._is_traced else direct, self._take_stop, self.translate_error)
 
     def translate_error(self, error: BaseException) -> BaseException | None:
         """Return the error that caused the failure of a run, from the first plugin that knows it; or None."""
@@ -212,9 +203,7 @@ class HookManager:
         before = self._pluggy.get_plugins()
         for registration in before:
             self._pluggy.unregister(registration)
-        in_order = sorted(
-            self._registrations, key=lambda each: each.implementation.trylast - each.implementation.tryfirst
-        )
+        in_order = sorted(self._registrations, key=lambda each: each.implementation.place)
         # pluggy calls the plugin that was registered last first.
         for registration in reversed(in_order):
             registration.is_moving = registration in before

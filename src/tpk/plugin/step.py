@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, cast
 
 import attrs
@@ -33,14 +33,18 @@ class Registration:
     to make the ``HookImpl`` of pluggy here takes three of its private names.
 
     Attributes:
-        name: the unique name of the plugin.
+        name: the name of the plugin.
+        plugin: the plugin.
         implementation: the hook as the plugin implements it.
         is_moving: whether pluggy is registering it again, only to change its place in the order. Then it must not be
             called again for earlier calls of a historic hook.
     """
 
-    def __init__(self, name: str, implementation: Implementation, take_stop: Callable[[StopTraining], None]) -> None:
+    def __init__(
+        self, name: str, plugin: object, implementation: Implementation, take_stop: Callable[[StopTraining], None]
+    ) -> None:
         self.name = name
+        self.plugin = plugin
         self.implementation = implementation
         self.is_moving = False
         function = noted(self, take_stop)
@@ -156,6 +160,26 @@ class StepHooks:
             if candidate is method:
                 note_failure(error, name, hook)
                 return
+
+
+def compile_step(
+    called: Mapping[str, Sequence[Registration]],
+    function_of: Callable[[Registration], Method],
+    take_stop: Callable[[StopTraining], None],
+    translate_error: Callable[[BaseException], BaseException | None],
+) -> StepHooks:
+    """Return the step hooks of registrations, given by hook, in call order; see `StepHooks`."""
+    methods = {hook: tuple(map(function_of, registrations)) for hook, registrations in called.items()}
+    requests = {id(each.plugin): index for index, each in enumerate(called["before_run"])}
+    positions = [requests.get(id(each.plugin)) for each in called["after_run"]]
+    return StepHooks(
+        before_run=methods["before_run"],
+        after_run=tuple(zip(methods["after_run"], positions, strict=True)),
+        trigger_step=methods["trigger_step"],
+        names={hook: tuple(each.name for each in registrations) for hook, registrations in called.items()},
+        take_stop=take_stop,
+        translate_error=translate_error,
+    )
 
 
 def call_order(caller: pluggy.HookCaller) -> list[Registration]:

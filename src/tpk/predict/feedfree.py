@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError
 from tpk.input_source.base import InputSource
-from tpk.plugin import Callback, HookManager
+from tpk.input_source.hooks import SourceHooks
 from tpk.predict.config import PredictConfig, PredictGraph
 from tpk.predict.online import ClosesOnExit
 from tpk.session.hooked import HookedSession
@@ -52,7 +52,6 @@ class FeedfreePredictor(ClosesOnExit):
                 "tpk.QueueInput(..., infinite=False), or use a SimpleDatasetPredictor."
             )
         self._source = input_source
-        self._hooks = HookManager()
         self._delivered = 0
         self._resources = ExitStack()
         with self._resources:
@@ -104,19 +103,12 @@ class FeedfreePredictor(ClosesOnExit):
         with self.graph.as_default():
             callbacks = self._source.setup(built.tower_func.input_signature)
             tower = built.add_tower(config.device, self._source.get_input_tensors)
-            self._hooks.register_all(callbacks)
-            for callback in callbacks:
-                if isinstance(callback, Callback):
-                    callback.trainer = self  # type: ignore[assignment]
-            self._hooks.hook.setup_graph(trainer=self)
+            hooks = SourceHooks(callbacks, self)
+            hooks.call("setup_graph")
         self._fetches = tower.fetches
         self.sess = built.create_session()
         self._resources.callback(self.sess.close)
         self.graph.finalize()
-        self._resources.callback(self._stop)
-        self._hooks.hook.before_train(trainer=self)
-        self.hooked_sess = HookedSession(self.sess, self._hooks.compile_step())
-
-    def _stop(self) -> None:
-        for failure in self._hooks.after_train(self):  # type: ignore[arg-type]
-            raise failure
+        self._resources.callback(hooks.after_train)
+        hooks.call("before_train")
+        self.hooked_sess = HookedSession(self.sess, hooks.compile_step())

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Literal
 
-import attrs
 import numpy as np
 import tensorflow as tf
 
@@ -25,8 +24,9 @@ from tpk.errors import CheckpointError, ConfigError, InputError, PeerError, Towe
 from tpk.graph.devices import Devices, physical_of_logical_gpus, resolve_devices
 from tpk.input_source.base import FlowInput, InputSource
 from tpk.input_source.feed import FeedInput
+from tpk.input_source.hooks import SourceHooks
 from tpk.input_source.tensor import TensorInput
-from tpk.plugin import Callback, HookManager
+from tpk.plugin import Callback
 from tpk.plugin.creation import also_spelled
 from tpk.plugin.step import StepHooks
 from tpk.session.hooked import HookedSession
@@ -153,7 +153,7 @@ class InferenceRunner(Callback):
         self._data.setup(trainer, self._tower_func.input_signature, self._is_shared, self._shard_data)
         self._build(trainer)
         self._claim([name for inferencer in self._inferencers for name in inferencer.statistics])
-        self._data.complete_graph(trainer)
+        self._data.complete_graph()
         size = self._data.source.size
         batches = "1 batch" if size == 1 else f"{size} batches"
         data = "all data (its length is unknown; it must end)" if size is None else batches
@@ -189,7 +189,7 @@ class InferenceRunner(Callback):
         Raises:
             BaseException: the first failure of a callback of the data.
         """
-        self._data.stop(trainer)
+        self._data.stop()
 
     def state_dict(self) -> dict[str, Any]:
         """Return which pass over the data comes next, if passes differ."""
@@ -422,7 +422,7 @@ class EvaluationData:
         self._has_end = self.source.end_after_each_pass()
         self._check_size()
         # The callbacks of the source run with the steps of the evaluation, not of the training.
-        self._hooks = HookManager()
+        self._hooks: SourceHooks
         self._before_run: Sequence[Callable[[Any], Any]] = ()
         self._session: HookedSession
         self._place: Literal["start", "within", "end"] = "start"  # In the current pass; "start" only in the first one.
@@ -460,12 +460,11 @@ class EvaluationData:
             )
         if not is_shared:  # A share may be empty.
             self._check_size()
-        self._hooks.register_all(callbacks)
-        self._hooks.attach(trainer)
+        self._hooks = SourceHooks(callbacks, trainer)
 
-    def complete_graph(self, trainer: Any) -> None:
+    def complete_graph(self) -> None:
         """Let the callbacks of the source add ops to the graph, after the towers are built."""
-        self._hooks.hook.setup_graph(trainer=trainer)
+        self._hooks.call("setup_graph")
 
     def start(self, trainer: Any, translate_error: Callable[[BaseException], BaseException | None]) -> None:
         """Start the data; called in `before_train`.
@@ -474,22 +473,18 @@ class EvaluationData:
             trainer: the trainer, with its session.
             translate_error: returns the error to raise instead of the error of a run, or None.
         """
-        self._hooks.hook.before_train(trainer=trainer)
-        step_hooks = attrs.evolve(
-            self._hooks.compile_step(),
-            translate_error=lambda error: translate_error(error) or self._hooks.translate_error(error),
-        )
+        self._hooks.call("before_train")
+        step_hooks = self._hooks.compile_step(translate_error)
         self._before_run = step_hooks.before_run
         self._session = HookedSession(trainer.sess, step_hooks)
 
-    def stop(self, trainer: Any) -> None:
+    def stop(self) -> None:
         """Stop the data; called in `after_train`.
 
         Raises:
-            BaseException: the first failure of a callback of the data.
+            BaseException: the failure of a callback of the data.
         """
-        for failure in self._hooks.after_train(trainer):
-            raise failure
+        self._hooks.after_train()
 
     def results(self, fetches: Any, limit: int | None = None) -> Iterator[Any]:
         """Make a pass; each item is the result of a run of `fetches`, which must depend on the input tensors.

@@ -162,7 +162,7 @@ def test_the_log_says_what_is_left_out(make, caplog):
     assert "remainder=True" in message
 
 
-@pytest.mark.parametrize(("make", "said"), [(unknown, "whose length is unknown"), (lambda: BATCHES, "7 batches")])
+@pytest.mark.parametrize(("make", "said"), [(unknown, "its length is unknown"), (lambda: BATCHES, "7 batches")])
 def test_the_log_says_what_a_pass_is(make, said, caplog):
     with caplog.at_level(logging.INFO):
         passes(make())

@@ -12,7 +12,7 @@ import numpy
 import pytest
 import tensorflow
 import tpk_tensorflow1
-from tpk_tensorflow1 import numpy1
+from tpk_tensorflow1.older import numpy as numpy1
 from tpk_tensorflow1.runner.imports import RewritingFinder, compiled, replacement
 
 OTHERS = {"oldlib": "json"}
@@ -61,7 +61,7 @@ def run(tmp_path, monkeypatch):
         ("tensorflow.keras.layers", "tensorflow.keras.layers"),
         ("tensorflow.python.keras.layers", "tensorflow.keras.layers"),
         ("tensorflow.compat.v1.keras", "tensorflow.keras"),
-        ("numpy", "tpk_tensorflow1.numpy1"),
+        ("numpy", "tpk_tensorflow1.older.numpy"),
         ("numpy.random", None),
         ("numpydoc", None),
         ("tensorflow_probability", None),

@@ -24,7 +24,7 @@ from tpk_tensorflow1.names import module_today
 from tpk_tensorflow1.runner.failures import explain_syntax_error
 
 TENSORFLOW = "tpk_tensorflow1"
-NUMPY = f"{TENSORFLOW}.numpy1"
+NUMPY = f"{TENSORFLOW}.older.numpy"
 
 _ELEMENT = "_tpk_element"
 

@@ -502,7 +502,7 @@ class _Conversion:
             self.imports.stays(occurrence)
             return
         if found.note:
-            self.imports.need("from tpk_tensorflow1 import numpy1")
+            self.imports.need("from tpk_tensorflow1.older import numpy as numpy1")
             self._note(occurrence.node, f"np.{written[0]} comes from tpk_tensorflow1: {found.note}")
         np = occurrence.root.value if occurrence.binding == "numpy" else self.imports.numpy_name()
         # `np` itself may be used elsewhere, so its import is kept.

@@ -12,7 +12,7 @@ import attrs
 import numpy
 import tensorflow
 import tpk_tensorflow1 as tensorflow1
-from tpk_tensorflow1 import numpy1
+from tpk_tensorflow1.older import numpy as numpy1
 
 import tpk.layers
 import tpk.layers.rnn_cell

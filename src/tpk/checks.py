@@ -44,6 +44,14 @@ def check_flags(owner: object, **flags: Any) -> None:
             raise ConfigError(f"{_name_of(owner)}: {name} must be True or False, not {flag!r}")
 
 
+def whole(number: Any) -> Any:
+    """Return a whole float such as 32.0, or a dimension, as an integer, and any other value unchanged."""
+    try:
+        return int(number) if int(number) == number else number
+    except (TypeError, ValueError, OverflowError):
+        return number
+
+
 def check_one_of(owner: object, known: Collection[Any], **values: Any) -> None:
     """Raise unless each value is one of `known`; see `check_at_least`."""
     for name, value in values.items():

@@ -134,7 +134,7 @@ def test_static_shape_of_a_transposed_convolution() -> None:
 
 def test_whole_floats_count_as_integers() -> None:
     with tf.Graph().as_default():
-        assert layers.conv2d(IMAGES, 8 / 2, 3).shape[-1] == 4
+        assert layers.conv2d(IMAGES, 8 / 2, 6 / 2, strides=[2 / 1, 1]).shape == [2, 2, 3, 4]
 
 
 ARGUMENTS: list[tuple[dict[str, Any], str]] = [
@@ -145,7 +145,7 @@ ARGUMENTS: list[tuple[dict[str, Any], str]] = [
     ({"filters": float("inf")}, "filters is inf, expected a positive integer"),
     ({"kernel_size": 0}, "kernel_size is 0, expected a positive integer or a tuple of 2"),
     ({"kernel_size": (3, 3, 3)}, r"kernel_size is \(3, 3, 3\), expected a positive integer or a tuple of 2"),
-    ({"kernel_size": 2.0}, r"kernel_size is 2\.0, expected a positive integer or a tuple of 2"),
+    ({"kernel_size": 2.5}, r"kernel_size is 2\.5, expected a positive integer or a tuple of 2"),
     ({"strides": (1, -1)}, r"strides is \(1, -1\), expected a positive integer or a tuple of 2"),
     ({"padding": "full"}, "padding is 'full', expected 'valid' or 'same'"),
     ({"padding": None}, "padding is None, expected 'valid' or 'same'"),

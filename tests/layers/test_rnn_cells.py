@@ -156,6 +156,13 @@ def test_one_cell_in_two_places_is_told(caplog: pytest.LogCaptureFixture) -> Non
     assert "a cell occurs twice" in caplog.text
 
 
+@pytest.mark.parametrize("num_units", [8 / 2, v1.Dimension(4)])
+def test_the_number_of_units_may_be_a_whole_float_or_a_dimension(num_units: Any) -> None:
+    with tf.Graph().as_default():
+        outputs, _ = v1.nn.dynamic_rnn(rnn_cell.LSTMCell(num_units), tf.zeros([2, 3, 5]), dtype=tf.float32)
+        assert outputs.shape == [2, 3, 4]
+
+
 def lstm() -> rnn_cell.LSTMCell:
     return rnn_cell.LSTMCell(4)
 

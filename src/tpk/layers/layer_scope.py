@@ -14,6 +14,7 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
+from tpk.checks import whole
 from tpk.errors import ConfigError
 from tpk.graph.scopes import check_can_be_collected, current_tower
 from tpk.text import nearest
@@ -259,10 +260,10 @@ class LayerScope:
         return self.one_of("data_format", data_format, ("channels_last", "channels_first")) == "channels_first"
 
     def sizes_of(self, what: str, value: Sizes, count: int) -> tuple[int, ...]:
-        """Return `count` positive integers; a single one is repeated."""
+        """Return `count` positive integers, which may be given as whole floats; a single one is repeated."""
         values = value if isinstance(value, Sequence | tf.TensorShape) else [value] * count
         try:
-            sizes = tuple(map(operator.index, values))
+            sizes = tuple(operator.index(whole(each)) for each in values)
         except (TypeError, ValueError):
             sizes = ()
         if len(sizes) != count or min(sizes) < 1:
@@ -272,11 +273,8 @@ class LayerScope:
 
     def count_of(self, what: str, value: float) -> int:
         """Return a positive integer, which may be given as a whole float such as 32.0."""
-        try:
-            count = int(value) if int(value) == value else 0
-        except (TypeError, ValueError, OverflowError):
-            count = 0
-        if count < 1:
+        count = whole(value)
+        if not isinstance(count, int) or count < 1:
             raise self.error(what, value, "a positive integer", f"Pass e.g. {what}=32.")
         return count
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.checks import check_at_least
+from tpk.checks import check_at_least, whole
 from tpk.layers.layer_scope import ONES, ZEROS, Function
 from tpk.layers.rnn_cell.base import RNNCell
 
@@ -25,8 +25,8 @@ class DenseCell(RNNCell, ABC):
         trainable: bool = True,
     ) -> None:
         super().__init__(trainable, name, dtype, reuse)
-        check_at_least(self, 1, num_units=num_units)
-        self.num_units = num_units
+        self.num_units = whole(num_units)
+        check_at_least(self, 1, num_units=self.num_units)
         self._given_activation = activation
         self._activation: Function = tf.tanh
 

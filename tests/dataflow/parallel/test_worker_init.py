@@ -67,6 +67,20 @@ def test_each_worker_calls_it_once_before_the_flow_is_unpickled(make):
 
 
 @pytest.mark.parametrize("make", [runner, mapped])
+def test_a_variable_names_one_for_all_flows_which_comes_first(make, monkeypatch):
+    monkeypatch.setenv("TPK_WORKER_INIT", "begins_workers:begin")
+    flow = make()
+    try:
+        assert list(flow) == [[1, False], [2, False]]
+    finally:
+        flow.close()
+    flow = make(worker_init="begins_workers:fail")
+    with pytest.raises(RuntimeError, match="no licence"):
+        list(flow)
+    flow.close()
+
+
+@pytest.mark.parametrize("make", [runner, mapped])
 @pytest.mark.parametrize(
     ("worker_init", "kind", "message"),
     [

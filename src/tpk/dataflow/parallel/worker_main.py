@@ -63,7 +63,8 @@ def main(
         tasks_file: descriptor of the file for the blocks of tasks.
         stacks: descriptor of a file for the stacks of all threads, on SIGUSR1 or when the process crashes.
         parent: the process id of the parent.
-        worker_init: ``"module:function"`` that is called before the user's objects are unpickled.
+        worker_init: ``"module:function"`` that is called before the user's objects are unpickled; likewise the function
+            that ``TPK_WORKER_INIT`` names, which comes first.
     """
     _prepare_signals(stacks)
     results_socket, tasks_socket = socket.socket(fileno=results), socket.socket(fileno=tasks)
@@ -73,8 +74,8 @@ def main(
     sender = Sender(results_socket, results_blocks)
     try:
         pickled = pickle.load(sys.stdin.buffer)
-        if worker_init is not None:
-            _call_worker_init(worker_init)
+        for target in filter(None, [os.environ.get("TPK_WORKER_INIT"), worker_init]):
+            _call_worker_init(target)
         job = pickle.loads(pickled)
         sender = Sender(results_socket, results_blocks, job.num_prefetch)
         logging.getLogger("tpk").addHandler(_ToParent(sender))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 import sys
 import textwrap
 import traceback
@@ -13,6 +14,7 @@ import pytest
 import tensorflow
 import tpk_tensorflow1
 from tpk_tensorflow1.older import numpy as numpy1
+from tpk_tensorflow1.runner.failures import explain_missing_name
 from tpk_tensorflow1.runner.imports import RewritingFinder, compiled, replacement
 
 OTHERS = {"oldlib": "json"}
@@ -63,7 +65,17 @@ def run(tmp_path, monkeypatch):
         ("tensorflow.compat.v1.keras", "tensorflow.keras"),
         ("numpy", "tpk_tensorflow1.older.numpy"),
         ("numpy.random", None),
+        ("numpy.lib", "tpk_tensorflow1.older.numpy.lib"),
+        ("numpy.lib.stride_tricks", None),
         ("numpydoc", None),
+        ("collections", "tpk_tensorflow1.older.collections"),
+        ("collections.abc", None),
+        ("imp", "tpk_tensorflow1.older.imp"),
+        ("scipy.misc", "tpk_tensorflow1.older.scipy.misc"),
+        ("scipy.sparse.csr", "scipy.sparse"),
+        ("scipy.sparse.linalg.eigen.arpack", "scipy.sparse.linalg"),
+        ("sklearn.cross_validation", "sklearn.model_selection"),
+        ("os.path", None),
         ("tensorflow_probability", None),
     ],
 )
@@ -206,18 +218,6 @@ def test_a_copy_of_tensorpack_beside_the_script_is_a_module_of_the_script(run, t
     assert run("import tensorpack")["tensorpack"].tf is tpk_tensorflow1
 
 
-def test_numpy_has_its_old_aliases():
-    assert numpy1.float is float
-    assert numpy1.zeros(2, numpy1.bool).dtype == bool
-    assert numpy1.float_ is numpy.float64
-    assert -numpy.inf == numpy1.NINF
-    assert numpy1.product([2, 3]) == 6
-    assert numpy1.asfarray([1, 2]).dtype == numpy.float64
-    assert numpy1.hstack([n] for n in range(2)).tolist() == [0, 1]
-    with pytest.raises(AttributeError, match="nothing_like_this"):
-        numpy1.nothing_like_this  # noqa: B018
-
-
 def test_tensorflow_names_have_their_old_meanings():
     assert tpk_tensorflow1.placeholder is tensorflow.compat.v1.placeholder
     assert tpk_tensorflow1.summary is tensorflow.compat.v1.summary
@@ -253,6 +253,22 @@ def test_an_except_clause_of_python_2_is_named():
         compiled("try:\n    x = 1\nexcept ValueError, error:\n    pass\n", "old.py")
 
 
+@pytest.mark.parametrize("line", ["xrange(3)", "{}.iteritems()", "{}.has_key(1)", "'text'.decode('utf-8')"])
+def test_an_error_at_run_time_says_that_a_name_is_of_python_2(run, line):
+    with pytest.raises((NameError, AttributeError)) as caught:
+        run(f"def function():\n    {line}\n\nfunction()\n")
+    explain_missing_name(caught.value)
+    assert re.search(r"script\.py, line 2, is written for Python 2\. .*2to3 -w ", str(caught.value))
+
+
+@pytest.mark.parametrize("line", ["xrang(3)", "[].has_key(1)", "tf.decode"])
+def test_an_error_about_another_name_is_left_as_it_is(run, line):
+    with pytest.raises((NameError, AttributeError)) as caught:
+        run(f"import tensorflow as tf\n{line}\n")
+    explain_missing_name(caught.value)
+    assert "Python 2" not in str(caught.value)
+
+
 @pytest.mark.parametrize("line", ["x = (1", "print(1 2)", "def f(:", "except (A, B) as error:"])
 def test_another_syntax_error_is_left_as_it_is(line):
     with pytest.raises(SyntaxError) as caught:
@@ -283,3 +299,73 @@ def test_int_and_float_take_an_array_with_one_element(run):
 
 def test_a_module_of_conversions_only_is_compiled(run):
     run("int(str(3))")
+
+
+def test_numbers_in_a_text_may_be_arrays_with_one_element(run):
+    names = run(
+        """
+        import numpy as np
+
+        one = "cost %.2f" % np.array([0.25])
+        several = "%s: %d of %d" % (np.array([1, 2]), np.array([[3]]), 4)
+        whole = "%s" % np.array([1])
+        by_name = "%(x)d" % {"x": 3}
+        """
+    )
+    assert (names["one"], names["several"]) == ("cost 0.25", "[1 2]: 3 of 4")
+    assert (names["whole"], names["by_name"]) == ("[1]", "3")
+
+
+def test_methods_that_have_been_removed_are_found(run):
+    names = run(
+        """
+        import threading
+        import xml.etree.ElementTree as ET
+        import numpy as np
+
+        class Own:
+            def tostring(self):
+                return "own"
+
+        numbers = np.array([[1, 5], [2, 9]], np.uint8)
+        bytes_of, of_scalar, own = numbers.tostring(), np.float32(0).tostring(), Own().tostring()
+        ranges = numbers.ptp(axis=0).tolist(), numbers.ptp()
+        tree = ET.fromstring("<boxes><box/><box/></boxes>")
+        text, children = ET.tostring(tree), tree.getchildren()
+        alive = threading.current_thread().isAlive()
+        try:
+            "text".tostring()
+        except AttributeError as error:
+            refused = str(error)
+        """
+    )
+    assert (names["bytes_of"], names["of_scalar"], names["own"]) == (b"\1\5\2\x09", bytes(4), "own")
+    assert names["ranges"] == ([1, 4], 8)
+    assert names["text"] == b"<boxes><box /><box /></boxes>"
+    assert [child.tag for child in names["children"]] == ["box", "box"]
+    assert names["alive"] is True
+    assert names["refused"] == "'str' object has no attribute 'tostring'"
+
+
+def test_a_module_that_is_loaded_from_a_path_is_rewritten(run, tmp_path):
+    (tmp_path / "scripts" / "settings.py").write_text("import tensorflow as tf\n")
+    (tmp_path / "scripts" / "plugin").mkdir()
+    (tmp_path / "scripts" / "plugin" / "__init__.py").write_text("import numpy as np\n")
+    names = run(
+        f"""
+        import imp
+
+        settings = imp.load_source("settings_of_run", {str(tmp_path / "scripts" / "settings.py")!r})
+        found = imp.find_module("settings", [{str(tmp_path / "scripts")!r}])
+        again = imp.load_module("settings_again", *found)
+        found[0].close()
+        plugin = imp.load_module("plugin", *imp.find_module("plugin", [{str(tmp_path / "scripts")!r}]))
+        try:
+            imp.find_module("nothing", [{str(tmp_path / "scripts")!r}])
+        except ImportError as error:
+            missing = error.name
+        """
+    )
+    assert names["settings"].tf is names["again"].tf is tpk_tensorflow1
+    assert names["plugin"].np is numpy1
+    assert names["missing"] == "nothing"

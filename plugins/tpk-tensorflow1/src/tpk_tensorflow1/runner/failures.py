@@ -25,6 +25,11 @@ _MODULES_OF_PYTHON2 = {
     "urllib2": "urllib.request",
     "urlparse": "urllib.parse",
 }
+_NAMES_OF_PYTHON2 = {"basestring", "execfile", "file", "long", "raw_input", "reduce", "unichr", "unicode", "xrange"}
+_METHODS_OF_PYTHON2 = {
+    dict: {"has_key", "iteritems", "iterkeys", "itervalues"},
+    str: {"decode"},
+}
 # The distributions of modules with another name.
 _DISTRIBUTIONS = {
     "PIL": "Pillow",
@@ -40,10 +45,25 @@ _DISTRIBUTIONS = {
 def explain_syntax_error(error: SyntaxError) -> None:
     """Say so in the message if the line with the error is written for Python 2."""
     if isinstance(error, TabError) or _PYTHON2.search(error.text or ""):
-        error.msg = (
-            f"{error.filename}, line {error.lineno}, is written for Python 2. Convert the file to Python 3, e.g. by "
-            f"2to3 -w {error.filename} (Python has 2to3 up to version 3.12)"
-        )
+        error.msg = _for_python2(error.filename, error.lineno)
+
+
+def explain_missing_name(error: NameError | AttributeError) -> None:
+    """Say so in the message if the missing name or method is one of Python 2."""
+    if isinstance(error, AttributeError):
+        is_of_python2 = error.name in _METHODS_OF_PYTHON2.get(type(error.obj), ())
+    else:
+        is_of_python2 = error.name in _NAMES_OF_PYTHON2
+    if is_of_python2:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        error.args = (f"{error}: {_for_python2(frame.filename, frame.lineno)}",)
+
+
+def _for_python2(file: str | None, line: int | None) -> str:
+    return (
+        f"{file}, line {line}, is written for Python 2. Convert the file to Python 3, e.g. by 2to3 -w {file} "
+        "(Python has 2to3 up to version 3.12)"
+    )
 
 
 def explain_missing_module(error: ModuleNotFoundError) -> None:

@@ -1,8 +1,9 @@
 """Imports of a script for TensorFlow 1, and the modules that replace them.
 
-Only the script and the modules in its directory tree are changed: before they are compiled, the finder rewrites import
-statements, and calls of `int` and `float`, in their syntax trees. Nothing is added to `sys.modules`, so all other
-modules import the real packages. Line numbers stay the same, and no bytecode is cached.
+Only the script and the modules in its directory tree are changed: before they are compiled, the finder rewrites in
+their syntax trees import statements, `int`, `float` and ``%``, and the use of methods that have been removed. Nothing
+is added to `sys.modules`, so all other modules import the real packages. Line numbers stay the same, and no bytecode
+is cached.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import ast
 import importlib.util
 import os
+import pkgutil
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -20,13 +23,25 @@ from types import CodeType, FrameType, ModuleType
 
 import cloudpickle
 
+import tpk_tensorflow1.older as older  # `from tpk_tensorflow1 import` would import TensorFlow.
 from tpk_tensorflow1.names import module_today
 from tpk_tensorflow1.runner.failures import explain_syntax_error
 
 TENSORFLOW = "tpk_tensorflow1"
-NUMPY = f"{TENSORFLOW}.older.numpy"
 
-_ELEMENT = "_tpk_element"
+_OLDER = {
+    ".".join(path.relative_to(Path(older.__file__).parent).with_suffix("").parts).removesuffix(".__init__")
+    for path in Path(older.__file__).parent.rglob("*.py")
+}
+"""Modules that `tpk_tensorflow1.older` has."""
+
+_MOVED = {
+    "scipy.sparse.linalg.eigen.arpack": "scipy.sparse.linalg",
+    **{f"scipy.sparse.{name}": "scipy.sparse" for name in ("bsr", "coo", "csc", "csr", "dia", "dok", "lil")},
+    "sklearn.cross_validation": "sklearn.model_selection",
+    "sklearn.grid_search": "sklearn.model_selection",
+}
+"""Modules that other packages have moved."""
 
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
@@ -56,16 +71,16 @@ def replacement(module: str, packages: Mapping[str, str] | None = None) -> str |
 
     Args:
         module: an absolute name, such as ``"tensorflow.contrib.slim"``.
-        packages: packages that are replaced in addition to TensorFlow and NumPy, such as
-            ``{"tensorpack": "tpk_tensorpack"}``.
+        packages: packages that are replaced in addition to TensorFlow and to the modules in `tpk_tensorflow1.older`,
+            such as ``{"tensorpack": "tpk_tensorpack"}``.
     """
     package, _, rest = module.partition(".")
     if packages and package in packages:
         new = f"{packages[package]}.{rest}" if rest else packages[package]
         return replacement(new) or new
-    if package == "numpy":
-        return None if rest else NUMPY
-    return _replacement_in_tensorflow(rest) if package == "tensorflow" else None
+    if package == "tensorflow":
+        return _replacement_in_tensorflow(rest)
+    return f"{older.__name__}.{module}" if module in _OLDER else _MOVED.get(module)
 
 
 def _replacement_in_tensorflow(module: str) -> str | None:
@@ -91,28 +106,45 @@ def _exists(module: str) -> bool:
 
 
 class _Rewriting(ast.NodeTransformer):
-    """Replaces imports, and lets `int` and `float` take arrays with one element."""
+    """Replaces imports, lets `int`, `float` and ``%`` take arrays with one element, and finds methods that are gone."""
 
     def __init__(self, packages: Mapping[str, str]) -> None:
         self._packages = packages
-        self._converts = False
+        self._used: set[str] = set()
 
     def visit_Module(self, node: ast.Module) -> ast.Module:
         self.generic_visit(node)
-        if self._converts:
-            place = 0 if ast.get_docstring(node, clean=False) is None else 1
-            while place < len(node.body) and getattr(node.body[place], "module", None) == "__future__":
-                place += 1
-            node.body.insert(place, ast.ImportFrom(NUMPY, [ast.alias("element", _ELEMENT)], 0, lineno=1, col_offset=0))
+        place = 0 if ast.get_docstring(node, clean=False) is None else 1
+        while place < len(node.body) and getattr(node.body[place], "module", None) == "__future__":
+            place += 1
+        names = [ast.alias(name, f"_tpk_{name}") for name in sorted(self._used)]
+        if names:
+            node.body.insert(place, ast.ImportFrom(older.__name__, names, 0, lineno=1, col_offset=0))
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.Call:
         self.generic_visit(node)
         is_conversion = isinstance(node.func, ast.Name) and node.func.id in ("float", "int")
         if is_conversion and len(node.args) == 1 and not isinstance(node.args[0], ast.Constant | ast.Starred):
-            node.args = [ast.Call(ast.Name(_ELEMENT, ast.Load()), node.args, [])]
-            self._converts = True
+            node.args = [self._call("element", *node.args)]
         return node
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        self.generic_visit(node)
+        is_text = isinstance(node.left, ast.Constant) and isinstance(node.left.value, str)
+        if is_text and isinstance(node.op, ast.Mod):
+            return ast.copy_location(self._call("formatted", node.left, node.right), node)
+        return node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        self.generic_visit(node)
+        if node.attr in older.ATTRIBUTES and isinstance(node.ctx, ast.Load):
+            return ast.copy_location(self._call("attribute", node.value, ast.Constant(node.attr)), node)
+        return node
+
+    def _call(self, name: str, *args: ast.expr) -> ast.Call:
+        self._used.add(name)
+        return ast.Call(ast.Name(f"_tpk_{name}", ast.Load()), list(args), [])
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST:
         if node.level == 0 and node.module is not None:
@@ -161,11 +193,15 @@ class RewritingFinder(MetaPathFinder):
         if spec is None and fullname == "tensorpack":
             message = "No module named 'tensorpack'. To run the script without it: python -m tpk_tensorpack script.py"
             raise ModuleNotFoundError(message, name=fullname)
-        if spec is None or type(spec.loader) is not SourceFileLoader or not self.covers(spec.origin):
-            return None
-        spec.loader = _RewritingLoader(fullname, spec.loader.path, self._packages)
+        return spec if spec is not None and self.adopt(spec) else None
+
+    def adopt(self, spec: ModuleSpec) -> bool:
+        """Have the imports of a module replaced, if it is a source file of the script; return whether it is."""
+        if type(spec.loader) is not SourceFileLoader or not self.covers(spec.origin):
+            return False
+        spec.loader = _RewritingLoader(spec.name, spec.loader.path, self._packages)
         spec.cached = None
-        return spec
+        return True
 
     def covers(self, path: str | None) -> bool:
         """Whether the imports of the file at `path` are replaced.
@@ -176,14 +212,15 @@ class RewritingFinder(MetaPathFinder):
             return False
         files = _places(Path(path))
         below = [file.relative_to(place) for file in files for place in self._directories if file.is_relative_to(place)]
-        return any(_INSTALLED.isdisjoint(each.parts) for each in below) and not any(
+        return not all(map(is_installed, below)) and not any(
             file.is_relative_to(directory) for file in files for directory in self._own_packages
         )
 
     @cached_property
     def _own_packages(self) -> list[Path]:
-        """Return the directories of tpk and of the replacing packages, which may be inside the script's directory."""
-        specs = [importlib.util.find_spec(name) for name in (TENSORFLOW, "tpk", *self._packages.values())]
+        """Return the directories of tpk's and of the replacing packages, which may be inside the script's directory."""
+        ours = {module.name for module in pkgutil.iter_modules() if re.fullmatch("tpk(_.*)?", module.name)}
+        specs = [importlib.util.find_spec(name) for name in {TENSORFLOW, "tpk", *ours, *self._packages.values()}]
         return [Path(spec.origin).resolve().parent for spec in specs if spec is not None and spec.origin]
 
     def _check_importer(self, fullname: str) -> None:
@@ -224,6 +261,11 @@ class _RewritingLoader(SourceFileLoader):
         """
         cloudpickle.register_pickle_by_value(module)
         super().exec_module(module)
+
+
+def is_installed(path: str | Path) -> bool:
+    """Whether a path is inside of a directory of installed packages."""
+    return not _INSTALLED.isdisjoint(Path(path).parts)
 
 
 def _places(path: Path) -> set[Path]:

@@ -165,10 +165,25 @@ def test_slim_has_the_layers_of_contrib_and_says_what_to_install_for_the_rest(mo
         slim.conv2dd  # noqa: B018
 
 
-def test_sizes_of_variables_may_be_whole_floats(graph):
-    assert tf.get_variable("half", [6 / 2, 2]).shape.as_list() == [3, 2]
-    with pytest.raises(TypeError):
-        tf.get_variable("third", [7 / 2, 2])
+@pytest.mark.parametrize(
+    ("name", "images", "filters", "shape", "option"),
+    [
+        ("conv2d_transpose", [None, 4, 4, 8], [5, 5, 3, 8], [16, 8, 8, 3], [1, 2, 2, 1]),
+        ("conv1d_transpose", [None, 4, 8], [5, 3, 8], [16, 8, 3], 2),
+        ("atrous_conv2d_transpose", [None, 8, 8, 8], [5, 5, 3, 8], [16, 8, 8, 3], 2),
+    ],
+)
+def test_a_transposed_convolution_has_the_shape_that_it_is_given(graph, name, images, filters, shape, option):
+    function = getattr(tf.nn, name)
+    x, filters = tf.placeholder(tf.float32, images), tf.zeros(filters)
+    assert function(x, filters, shape, option, padding="SAME").shape.as_list() == shape
+    assert function(x, filters, tf.constant(shape), option, padding="SAME").shape.as_list() == shape
+    dynamic = function(x, filters, [tf.shape(x)[0], *shape[1:]], option, padding="SAME")
+    assert dynamic.shape.as_list() == [None, *shape[1:]]
+    deconv = function(
+        x, filters, output_shape=shape, **{"rate" if "atrous" in name else "strides": option}, padding="SAME"
+    )
+    assert tf.reshape(tf.nn.bias_add(deconv, tf.zeros([3])), deconv.get_shape()).shape.as_list() == shape
 
 
 def test_a_layer_object_shares_its_variables(graph):

@@ -22,8 +22,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(name)
     if name in _OWN:
         return importlib.import_module(f"{__name__}.{name}")
-    if name == "get_variable":
-        return importlib.import_module(f"{__name__}.variables").get_variable
     tf = importlib.import_module("tensorflow")
     for module in (tf.compat.v1, tf):
         if hasattr(module, name):

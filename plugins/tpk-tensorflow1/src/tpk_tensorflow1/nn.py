@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+import inspect
 from typing import Any
 
 import tensorflow as _tf
 
 from tpk_tensorflow1.missing import no_such_name
+
+_TRANSPOSED = ("atrous_conv2d_transpose", "conv1d_transpose", "conv2d_transpose")
 
 
 def __getattr__(name: str) -> Any:
@@ -15,9 +19,31 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("tpk_tensorflow1.rnn_cell")
     for module in (_tf.compat.v1.nn, _tf.nn):
         if hasattr(module, name):
-            return getattr(module, name)
+            return _transposed(name) if name in _TRANSPOSED else getattr(module, name)
     raise no_such_name("tf.nn", name, __dir__())
 
 
 def __dir__() -> list[str]:
     return sorted({"rnn_cell", *dir(_tf.compat.v1.nn), *dir(_tf.nn)})
+
+
+@functools.cache
+def _transposed(name: str) -> Any:
+    """Return a transposed convolution whose result has all static sizes of `output_shape`.
+
+    In TensorFlow 2, it lacks the size of the batch if that of the input is unknown.
+    """
+    function = getattr(_tf.compat.v1.nn, name)
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def convolved(*args: Any, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        shape = signature.bind(*args, **kwargs).arguments["output_shape"]
+        is_tensor = _tf.is_tensor(shape)
+        result.set_shape(
+            _tf.get_static_value(shape) if is_tensor else [None if _tf.is_tensor(size) else size for size in shape]
+        )
+        return result
+
+    return convolved

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 import builtins
-import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
-from tpk_tensorflow1.runner.failures import explain_missing_module
-from tpk_tensorflow1.runner.imports import RewritingFinder, compiled
+from tpk_tensorflow1.runner.behavior import use_tensorflow1
+from tpk_tensorflow1.runner.failures import explain_missing_module, explain_missing_name
+from tpk_tensorflow1.runner.processes import Script
 
 
 def run_script(
@@ -21,15 +21,17 @@ def run_script(
     also: Sequence[str] = (),
     packages: Mapping[str, str] | None = None,
     resource_variables: bool = False,
+    is_module: bool = False,
 ) -> ModuleType:
     """Run a script for TensorFlow 1 as ``__main__``, in this process.
 
     Args:
-        path: the path of the script.
+        path: the path of the script, or the name of a module.
         arguments: its arguments, for ``sys.argv``.
         also: directories of further modules that belong to the script.
         packages: as for `tpk_tensorflow1.runner.imports.replacement`.
         resource_variables: as for `use_tensorflow1`.
+        is_module: whether to run a module, as ``python -m`` does: it is found in the current directory.
 
     Returns:
         The module of the script.
@@ -38,58 +40,26 @@ def run_script(
         FileNotFoundError: the script does not exist.
         SystemExit: the script calls `sys.exit`. All other errors of the script are raised, too.
     """
-    script = Path(path)
-    source = script.read_bytes()
-    directory = script.resolve().parent
+    place = Path.cwd() if is_module else Path(path).resolve(strict=True).parent
+    directories = [str(place), *(os.path.abspath(each) for each in also)]
+    script = Script(path, is_module, directories, packages or {}, resource_variables)
     use_tensorflow1(resource_variables)
     sys.argv[:] = [path, *arguments]
-    sys.path[0] = str(directory)
-    sys.meta_path.insert(0, RewritingFinder([directory, *map(Path, also)], packages))
+    sys.path[0:1] = directories
+    script.replace_imports()
+    script.share()
     main = ModuleType("__main__")
-    main.__dict__.update(__file__=path, __builtins__=builtins, __spec__=None)
+    main.__dict__["__builtins__"] = builtins
     sys.modules["__main__"] = main
-    code = compiled(source, path, packages)
     try:
-        exec(code, main.__dict__)
+        script.run_in(main.__dict__)
     except ModuleNotFoundError as error:
         explain_missing_module(error)
         raise
+    except (NameError, AttributeError) as error:
+        explain_missing_name(error)
+        raise
     return main
-
-
-_IN_PLACE = {f"__i{name}__" for name in ("add", "sub", "mul", "div", "truediv", "floordiv", "realdiv", "pow", "matmul")}
-
-
-def use_tensorflow1(resource_variables: bool = False) -> None:
-    """Switch TensorFlow to the behavior of TensorFlow 1, for the whole process.
-
-    Args:
-        resource_variables: whether variables are resource variables, which have a defined value within a step. They
-            were optional in TensorFlow 1. In-place operators such as ``+=`` return tensors, as for other variables.
-    """
-    import tensorflow as tf
-
-    log = logging.getLogger("tensorflow")
-    level = log.level
-    log.setLevel(logging.ERROR)  # It warns that these functions are deprecated.
-    try:
-        tf.compat.v1.disable_v2_behavior()
-        if resource_variables:
-            tf.compat.v1.enable_resource_variables()
-            _allow_in_place_operators()
-    finally:
-        log.setLevel(level)
-
-
-def _allow_in_place_operators() -> None:
-    """Make ``v += x`` mean ``v = v + x`` for resource variables, which define in-place operators only to refuse them.
-
-    The default variables of TensorFlow 1 had none, so Python used the ordinary operators.
-    """
-    from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
-
-    for name in [name for name in vars(BaseResourceVariable) if name in _IN_PLACE]:
-        delattr(BaseResourceVariable, name)
 
 
 def run_command(
@@ -108,18 +78,24 @@ def run_command(
     """
     parser = argparse.ArgumentParser(
         prog=f"python -m {module}",
+        usage="%(prog)s [--also DIRECTORY] (script.py | -m MODULE) ...",
         description=description,
         epilog=f"example: python -m {module} train.py --gpu 0",
         allow_abbrev=False,
     )
     help_also = "another directory with modules of the script; can be repeated"
     parser.add_argument("--also", action="append", default=[], metavar="DIRECTORY", help=help_also)
-    parser.add_argument("script", help="the script")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="the arguments of the script")
+    parser.add_argument("-m", nargs=argparse.REMAINDER, metavar="MODULE", help="a module to run, instead of a script")
+    parser.add_argument(
+        "script", nargs=argparse.REMAINDER, metavar="script.py ...", help="the script, with its arguments"
+    )
     args = parser.parse_args()
     for path in args.also:
         if not os.path.isdir(path):
             parser.error(f"--also {path}: the directory does not exist")
-    if not os.path.isfile(args.script):
-        parser.error(f"the script {args.script!r} does not exist")
-    run_script(args.script, args.arguments, args.also, packages, resource_variables)
+    command = args.m or args.script
+    if not command:
+        parser.error("expected a script, or -m and a module")
+    if args.m is None and not os.path.isfile(command[0]):
+        parser.error(f"the script {command[0]!r} does not exist")
+    run_script(command[0], command[1:], args.also, packages, resource_variables, args.m is not None)

@@ -256,8 +256,8 @@ def tf1_oracle(session):
     if not oracle.exists():
         session.run(python, "-m", "venv", str(oracle), external=True)
     in_oracle = str(oracle / "bin" / "python")
-    # NumPy and protobuf as of its time, for which it has no upper bounds.
-    packages = ("tensorflow==1.15.5", "numpy<1.19", "protobuf<3.21")
+    # NumPy and protobuf as of its time, for which it has no upper bounds; the last SciPy with functions for images.
+    packages = ("tensorflow==1.15.5", "numpy<1.19", "protobuf<3.21", "scipy==1.1", "pillow<10")
     session.run(in_oracle, "-m", "pip", "install", "--quiet", *packages, external=True)
     session.chdir("plugins/tpk-tensorflow1")
     run_tests(session, "tests/oracle", TPK_TENSORFLOW_1_15=in_oracle)

@@ -25,7 +25,7 @@ class DenseCell(RNNCell, ABC):
         trainable: bool = True,
     ) -> None:
         super().__init__(trainable, name, dtype, reuse)
-        self.num_units = whole(num_units)
+        self.num_units: int = whole(num_units)
         check_at_least(self, 1, num_units=self.num_units)
         self._given_activation = activation
         self._activation: Function = tf.tanh

@@ -43,7 +43,7 @@ BUDGETS = {
     "monitors": 975,
     "plugin": 1300,
     "predict": 1100,
-    "session": 770,
+    "session": 760,
     "strategies": 2160,
     "testing": 1200,
     "tower": 450,

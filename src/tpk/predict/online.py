@@ -12,7 +12,7 @@ import tensorflow as tf
 from tpk.errors import ConfigError, InputError, SessionError
 from tpk.graph.devices import resolve_devices
 from tpk.predict.inputs import InputCheck, check_feeds_suffice
-from tpk.session.plan import own
+from tpk.session.plan import unshared
 from tpk.tf_internals import CallableOptions, is_closed, make_callable, word_error
 from tpk.tower.handle import TowerHandle
 
@@ -119,7 +119,7 @@ class OnlinePredictor:
                 raise _closed(self) from error
             word_error(session, error)
         # The runtime may share their memory with a variable, with the caller's arrays, or with one another.
-        results = list(map(own, results))
+        results = list(map(unshared, results))
         return dict(zip(self.output_names, results)) if self.returns_dict else results  # noqa: B905 - equal; hot
 
     def _compile(self) -> tuple[Any, Callable[..., list[Any]]]:

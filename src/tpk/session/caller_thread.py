@@ -46,7 +46,7 @@ _KNOWN = re.compile(
 
 def faster_of(
     pooled: Call,
-    compile_own: Callable[[], Call | None],
+    compile_direct: Callable[[], Call | None],
     settle: Callable[[Call], None],
     clock: Callable[[], float] = time.perf_counter,
 ) -> Call:
@@ -54,11 +54,11 @@ def faster_of(
 
     Args:
         pooled: makes the run in TensorFlow's threads.
-        compile_own: returns a function that makes it in the calling thread; None if the run is not suitable.
+        compile_direct: returns a function that makes it in the calling thread; None if the run is not suitable.
         settle: called with the faster one, which is to be called from then on.
         clock: returns the time in seconds.
     """
-    trial = _trial(pooled, compile_own)
+    trial = _trial(pooled, compile_direct)
     call = next(trial)
     lock = Lock()
 
@@ -78,20 +78,20 @@ def faster_of(
     return run
 
 
-def _trial(pooled: Call, compile_own: Callable[[], Call | None]) -> Generator[Call, float, Call]:
+def _trial(pooled: Call, compile_direct: Callable[[], Call | None]) -> Generator[Call, float, Call]:
     """Yield the function that is to make each run of the trial, be sent the seconds it took, and return the faster."""
     warm_up = []
     for _ in range(WARM_UP):
         warm_up.append((yield pooled))
-    own = compile_own() if min(warm_up) <= SHORT else None
-    if own is None:
+    direct = compile_direct() if min(warm_up) <= SHORT else None
+    if direct is None:
         return pooled
-    seconds_pooled, seconds_own = [], []
+    seconds_pooled, seconds_direct = [], []
     # In turns, because the load of the machine changes all the time.
     for _ in range(TRIED):
         seconds_pooled.append((yield pooled))
-        seconds_own.append((yield own))
-    return own if statistics.median(seconds_own) <= GAIN * statistics.median(seconds_pooled) else pooled
+        seconds_direct.append((yield direct))
+    return direct if statistics.median(seconds_direct) <= GAIN * statistics.median(seconds_pooled) else pooled
 
 
 def compile_for_caller(sess: Any, options: Any) -> Call:
@@ -101,10 +101,10 @@ def compile_for_caller(sess: Any, options: Any) -> Call:
         sess: the raw `tf.compat.v1.Session`.
         options: the `CallableOptions` of the run.
     """
-    own = CallableOptions()
-    own.CopyFrom(options)
-    own.run_options.inter_op_thread_pool = -1
-    return make_callable(sess, own)
+    in_caller = CallableOptions()
+    in_caller.CopyFrom(options)
+    in_caller.run_options.inter_op_thread_pool = -1
+    return make_callable(sess, in_caller)
 
 
 def most_steps_in_caller(sess: Any, fetches: Sequence[Any], feeds: Sequence[Any]) -> int:

@@ -18,7 +18,7 @@ from tpk.plugin.progress import Progress
 from tpk.session.caller_thread import Call
 from tpk.session.many_steps import CUT_SHORT, ManySteps
 from tpk.session.plan import RunPlan, failing_request, make_plan
-from tpk.session.requests import Feed, RunContext, is_constant, merge_requests
+from tpk.session.requests import Feed, RunContext, SessionRunArgs, is_constant, merge_requests
 from tpk.tf_internals import is_closed, word_error
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 RunOptions = tf.compat.v1.RunOptions
 RunMetadata = tf.compat.v1.RunMetadata
-SessionRunArgs = tf.compat.v1.train.SessionRunArgs
 SessionRunValues = tf.compat.v1.train.SessionRunValues
 
 MAX_PLANS = 64
@@ -173,11 +172,11 @@ class HookedSession:
             is_nested, self.is_in_after_run = self.is_in_after_run, True
             try:
                 for after_run, position in self._after_run:
-                    own = None if position is None else results[position + 1]
-                    if own is CUT_SHORT:
+                    result = None if position is None else results[position + 1]
+                    if result is CUT_SHORT:
                         continue
                     try:
-                        after_run(context, nothing if own is None else SessionRunValues(own, *nothing[1:]))
+                        after_run(context, nothing if result is None else SessionRunValues(result, *nothing[1:]))
                     except StopTraining as stop:
                         self._hooks.note_failure(stop, "after_run", after_run)
                         self._hooks.take_stop(stop)
@@ -274,8 +273,8 @@ class HookedSession:
         if not plan.lasts:
             return plan
         if len(self._plans) >= MAX_PLANS:
-            _, oldest = self._plans.popitem(last=False)
-            oldest.call = None  # It refers to its plan: the executor would stay until the next garbage collection.
+            # The call refers to its plan: the executor would stay until the next garbage collection.
+            self._plans.popitem(last=False)[1].call = None
         self._plans[key] = plan
         return plan
 

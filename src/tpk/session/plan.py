@@ -24,10 +24,8 @@ from tpk.session.caller_thread import Call, compile_for_caller, faster_of, most_
 from tpk.session.requests import Feed, names_fed
 from tpk.tf_internals import CallableOptions, fetch_handler, fetched_elements, make_callable, word_error
 
-SessionRunArgs = tf.compat.v1.train.SessionRunArgs
-
 _KNOWN = (str, tf.Operation, tf.Tensor, tf.Variable, tf.SparseTensor, tf.RaggedTensor, tf.IndexedSlices)
-"""Types that always fetch the same. Others that were registered with `Session.run` may not."""
+"""Types whose fetches never change. Those of types that were registered with `Session.run` may."""
 
 
 @attrs.define(eq=False)
@@ -38,7 +36,7 @@ class RunPlan:
         kept: the objects whose ids are in cache keys; kept alive, so that the ids stay theirs.
         fetches: the merged structure, for `Session.run`; a copy that the caller cannot change.
         positions: the position of each request's results in the merged results; None if it asked for nothing.
-        lasts: whether a request with the same structure asks for the same again.
+        lasts: whether the plan also holds for later requests of the same structure.
         work: what each step runs, if a run makes several steps: the step's own fetches, and the operations that hooks
             ask for. Tensors that hooks ask for are fetched from the last step.
         counting: the op that counts the step; None if the step counts itself.
@@ -93,7 +91,7 @@ class RunPlan:
 
     def results_of_session(self, merged: Sequence[Any]) -> list[Any]:
         """Return the results of each request from what `Session.run` returned for `fetches`."""
-        return self._distribute(rebuild(merged, own) if self.shares else merged)
+        return self._distribute(rebuild(merged, unshared) if self.shares else merged)
 
     def take(self, feeds: Sequence[Feed]) -> list[Feed]:
         """Take the values of the reusable feeds, and return all feeds of a run."""
@@ -272,7 +270,7 @@ def _builder(sess: Any, handler: Any, shares: bool) -> Callable[[list[Any]], lis
     are copies already.
     """
     if shares:
-        return lambda values: list(rebuild(handler.build_results(sess, values), own))
+        return lambda values: list(rebuild(handler.build_results(sess, values), unshared))
     borrowed = [
         index
         for index, tensor in enumerate(handler.fetches())
@@ -281,7 +279,7 @@ def _builder(sess: Any, handler: Any, shares: bool) -> Callable[[list[Any]], lis
 
     def build(values: list[Any]) -> list[Any]:
         for index in borrowed:
-            values[index] = own(values[index])
+            values[index] = unshared(values[index])
         results: list[Any] = handler.build_results(sess, values)
         return results
 
@@ -311,8 +309,8 @@ def _slots(graph: Any, feed_keys: Sequence[Any]) -> tuple[_Slot, ...] | None:
     return tuple(slots)
 
 
-def own(value: Any) -> Any:
-    """Return a result in its own memory."""
+def unshared(value: Any) -> Any:
+    """Return a result in memory of its own."""
     if isinstance(value, np.ndarray):
         return value.copy()
     return copy.deepcopy(value) if isinstance(value, tf.compat.v1.ragged.RaggedTensorValue) else value

@@ -12,9 +12,6 @@ from tpk.graph.fetches import ReusableFeeds
 
 SessionRunArgs = tf.compat.v1.train.SessionRunArgs
 
-_KNOWN = (str, tf.Operation, tf.Tensor, tf.Variable, tf.SparseTensor, tf.RaggedTensor, tf.IndexedSlices)
-"""Types that always fetch the same. Others that were registered with `Session.run` may not."""
-
 
 class RunContext(tf.compat.v1.train.SessionRunContext):  # type: ignore[misc]
     """The context of a run, for hooks.
@@ -65,13 +62,9 @@ def merge_requests(
         TypeError: if a feed dict is not a mapping.
         SessionError: if a tensor is fed twice.
     """
-    fetches, feed_dicts, all_options = [requests[0]], [feed_dict], [options]
-    for request in requests[1:]:
-        is_whole = isinstance(request, SessionRunArgs)
-        fetches.append(request.fetches if is_whole else request)
-        feed_dicts.append(request.feed_dict if is_whole else None)
-        all_options.append(request.options if is_whole else None)
-    return fetches, _merge_feeds(feed_dicts, owner), merge_run_options(all_options)
+    asked = [each if isinstance(each, SessionRunArgs) else SessionRunArgs(each) for each in requests[1:]]
+    fetches, feed_dicts, all_options = zip(SessionRunArgs(requests[0], feed_dict, options), *asked, strict=True)
+    return list(fetches), _merge_feeds(feed_dicts, owner), merge_run_options(all_options)
 
 
 def _merge_feeds(feed_dicts: Sequence[Any], owner: Callable[[int], str]) -> list[Feed]:

@@ -105,7 +105,7 @@ class Trainer(Plugin):
 
     @property
     def train_ops(self) -> list[Any]:
-        """The ops that the runs of a step run: `train_op`, or each op of a step that runs several."""
+        """What the steps run: `train_op`, or several ops, each in a run of its own."""
         return [] if self.train_op is None else [self.train_op]
 
     def run_step(self) -> None:

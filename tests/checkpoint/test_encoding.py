@@ -5,6 +5,7 @@ import enum
 import json
 import math
 import random
+import re
 
 import ml_dtypes
 import numpy as np
@@ -58,7 +59,14 @@ scalars = st.one_of(
 keys = st.text() | st.integers() | st.just(TAG) | st.tuples(st.booleans(), st.binary())
 plain = st.recursive(
     scalars,
-    lambda inner: st.lists(inner) | st.lists(inner).map(tuple) | st.dictionaries(keys, inner),
+    lambda inner: (
+        st.lists(inner)
+        | st.lists(inner).map(tuple)
+        | st.builds(collections.deque, st.lists(inner), st.none() | st.integers(0, 9))
+        | st.sets(keys)
+        | st.frozensets(keys)
+        | st.dictionaries(keys, inner)
+    ),
     max_leaves=20,
 )
 
@@ -71,7 +79,9 @@ def same(first, second):
         return first.hex() == second.hex()
     if isinstance(first, np.ndarray | np.generic):
         return (first.dtype, first.shape, first.tobytes()) == (second.dtype, second.shape, second.tobytes())
-    if isinstance(first, list | tuple):
+    if isinstance(first, list | tuple | collections.deque):
+        if getattr(first, "maxlen", None) != getattr(second, "maxlen", None):
+            return False
         return len(first) == len(second) and all(map(same, first, second))
     if isinstance(first, dict):
         return list(map(repr, first)) == list(map(repr, second)) and all(map(same, first.values(), second.values()))
@@ -94,6 +104,7 @@ def through_buffers(value):
 @example(np.str_("ä"))
 @example(np.arange(6, dtype=">i2").reshape(2, 3).T)
 @example(np.arange(9)[::2])
+@example({frozenset({1}): {frozenset({"a"})}})
 def test_plain_data_comes_back_as_what_it_was(through, value):
     assert same(through(value), value)
 
@@ -125,17 +136,34 @@ def test_random_states_come_back():
 @pytest.mark.parametrize(
     ("value", "where"),
     [
-        ({"a": {"b": [1, {2}]}}, r"state\['a'\]\['b'\]\[1\] is \{2\}, a set"),
-        ({"f": encode}, r"state\['f'\] is <function encode"),
-        ([np.array([object()])], r"state\[0\]\[0\] is <object"),
-        (np.ma.masked_array([1, 2], [True, False]), "state is masked_array"),
-        ({frozenset(): 1}, r"a key of state is frozenset\(\), a frozenset"),
+        ({"a": {"b": [1, range(2)]}}, r"state\['a'\]\['b'\]\[1\] is not plain data: range range\(0, 2\)"),
+        ({"f": encode}, r"state\['f'\] is not plain data: function <function enc"),
+        ([np.array([object()])], r"state\[0\]\[0\] is not plain data: object <object"),
+        (
+            np.ma.masked_array([1, 2], [True, False]),
+            "state is not plain data: MaskedArray of dtype int64 and shape",
+        ),
+        ({range(0): 1}, r"a key of state is not plain data: range range\(0, 0\)"),
         (np.zeros(2, [("x", "i4")]), "state is an array of dtype"),
     ],
 )
 def test_what_is_not_plain_is_an_error_that_says_where(value, where):
     with pytest.raises(CheckpointError, match=r"(?s)" + where + r".*Use .*only\."):
         encode(value)
+
+
+def test_the_length_to_which_a_deque_is_limited_comes_back():
+    replay = collections.deque([np.zeros(2), np.ones(2)], maxlen=2)
+    back = through_json(replay)
+    back.append(np.full(2, 2.0))
+    assert [array.tolist() for array in back] == [[1, 1], [2, 2]]
+
+
+def test_an_error_does_not_print_all_of_the_value():
+    memory = collections.UserList(range(100_000))
+    with pytest.raises(CheckpointError) as caught:
+        encode({"memory": memory})
+    assert re.match(r"state\['memory'\] is not plain data: UserList .{1,40}\. Use ", str(caught.value))
 
 
 def nested(depth, wrap):

@@ -1,25 +1,28 @@
 """Plain data as JSON and back, and the keys of its parts. Nothing is unpickled, so reading it runs no code.
 
-Tuples, bytes, NumPy scalars and arrays, NaN and the infinities, and dicts with other keys than strings come back
-bit by bit as what they were. A subclass of a list, tuple, dict or number comes back as the plain type.
+Tuples, sets, deques, bytes, NumPy scalars and arrays, NaN and the infinities, and dicts with other keys than strings
+come back bit by bit as what they were. A subclass of a container or number comes back as the plain type.
 """
 
 from __future__ import annotations
 
 import base64
 import math
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tpk.errors import CheckpointError
+from tpk.text import describe_value
 
 TAG = "__tpk__"
 """The key that marks a JSON object as the encoding of something other than a dict."""
 
-PLAIN = "None, bools, numbers, strings, bytes, lists, tuples, dicts, and NumPy scalars and arrays"
+PLAIN = "None, bools, numbers, strings, bytes, lists, tuples, sets, deques, dicts, and NumPy scalars and arrays"
+
+_CONTAINERS: dict[str, type] = {"tuple": tuple, "set": set, "frozenset": frozenset, "deque": deque}
 
 _MAX_DEPTH = 100
 
@@ -28,7 +31,7 @@ def encode(value: Any, where: str = "state", buffers: list[bytes] | None = None)
     """Return `value` as JSON data.
 
     Args:
-        value: None, bools, numbers, strings, bytes, lists, tuples, dicts, NumPy scalars and arrays.
+        value: None, bools, numbers, strings, bytes, lists, tuples, sets, deques, dicts, NumPy scalars and arrays.
         where: what error messages call `value`.
         buffers: the content of bytes and arrays is appended here; None to keep it in the JSON data as base64.
 
@@ -101,12 +104,15 @@ def _encode(value: Any, where: str, buffers: list[bytes] | None, depth: int) -> 
         return float(value) if math.isfinite(value) else {TAG: "float", "value": repr(float(value))}
     if isinstance(value, bytes | bytearray):
         return {TAG: "bytes", **_encode_bytes(bytes(value), buffers)}
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | set | frozenset | deque):
         items = [_encode(item, f"{where}[{index}]", buffers, depth + 1) for index, item in enumerate(value)]
-        return items if isinstance(value, list) else {TAG: "tuple", "items": items}
+        if isinstance(value, list):
+            return items
+        kind = next(kind for kind, container in _CONTAINERS.items() if isinstance(value, container))
+        return {TAG: kind, "items": items, **({"maxlen": value.maxlen} if isinstance(value, deque) else {})}
     if isinstance(value, Mapping):
         return _encode_mapping(value, where, buffers, depth + 1)
-    raise CheckpointError(f"{where} is {value!r}, a {type(value).__name__}, which is not plain data. Use {PLAIN} only.")
+    raise CheckpointError(f"{where} is not plain data: {describe_value(value)}. Use {PLAIN} only.")
 
 
 def _encode_mapping(value: Mapping[Any, Any], where: str, buffers: list[bytes] | None, depth: int) -> Any:
@@ -145,8 +151,9 @@ def _decode(value: Any, buffers: Sequence[Any]) -> Any:
     kind = value.get(TAG)
     if kind is None:
         return {key: _decode(item, buffers) for key, item in value.items()}
-    if kind == "tuple":
-        return tuple(_decode(value["items"], buffers))
+    if kind in _CONTAINERS:
+        options = [value["maxlen"]] if kind == "deque" else []
+        return _CONTAINERS[kind](_decode(value["items"], buffers), *options)
     if kind == "dict":
         return {_decode(key, buffers): _decode(item, buffers) for key, item in value["items"]}
     if kind == "bytes":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import subprocess
 import sys
@@ -139,6 +140,25 @@ def less_data_than_a_batch():
 @mistake(tpk.InputError, "BatchData makes no batch of 128 from too few datapoints", "remainder=True")
 def less_data_of_unknown_length_than_a_batch():
     launch(dataflow=tpk.BatchData(tpk.DataFromGenerator(lambda: iter(POINTS)), 128))
+
+
+def load(point):
+    return None
+
+
+@mistake(tpk.InputError, "MapData drops datapoints, because load returns None for them")
+def a_function_that_drops_everything():
+    launch(dataflow=tpk.BatchData(tpk.MapData(POINTS, load), 4))
+
+
+@mistake(tpk.InputError, "MapData drops datapoints, because load returns None for them")
+def a_function_that_drops_every_batch():
+    launch(dataflow=tpk.MapData(tpk.BatchData(POINTS, 4), functools.partial(load)))
+
+
+@mistake(tpk.InputError, "MapDataComponent drops datapoints, because load returns None for them")
+def a_function_of_a_component_that_drops_everything():
+    launch(data=tpk.BatchQueueInput(tpk.MapDataComponent(POINTS, load, 0), 4), steps_per_epoch=5)
 
 
 @mistake(tpk.InputError, "BatchQueueInput: there is no data", "no batch of 128 from 24 datapoints", "Lower batch_size")

@@ -583,15 +583,29 @@ def why_empty(flow: Iterable[Any]) -> str:
     if empty:
         return why_empty(empty[0])
     batch_size = getattr(flow, "batch_size", None)
-    if batch_size is not None and sources:
-        count = flow_length(sources[0])
+    count = flow_length(sources[0]) if sources else None
+    if batch_size is not None and sources and (count or 0) < batch_size:
         return (
             f"{kind} makes no batch of {batch_size} from {'too few' if count is None else count} datapoints. Lower "
             "batch_size, or set remainder=True"
         )
-    if isinstance(flow, Share):
+    if isinstance(flow, Share) and not flow_length(flow):
         return f"there are fewer datapoints than processes or workers ({flow.count}), so this share is empty"
-    return f"the dataflow {kind} has no datapoint"
+    return _why_dropped(flow) or f"the dataflow {kind} has no datapoint"
+
+
+def _why_dropped(flow: Iterable[Any]) -> str:
+    """Return which function in a flow drops its datapoints, or nothing if it has none."""
+    func = getattr(flow, "func", None)
+    if func is not None:
+        return f"{type(flow).__name__} drops datapoints, because {name_of(func)} returns None for them"
+    return next(filter(None, map(_why_dropped, flow.sources if isinstance(flow, DataFlow) else ())), "")
+
+
+def name_of(func: Any) -> str:
+    """Return the name of a function that a flow applies, for messages."""
+    inner = getattr(func, "func", func)  # That of a `functools.partial`, or a function of a component.
+    return str(getattr(inner, "__qualname__", type(inner).__name__))
 
 
 def check_iterable(flow: object, owner: str) -> None:

@@ -126,7 +126,7 @@ def test_a_component_that_cannot_be_selected_is_named(datapoint, components, mes
     there = dict.fromkeys(components, 1)
     with pytest.raises(InputError, match=message) as caught:
         list(SelectComponent([there, datapoint], components))
-    assert caught.value.__notes__ == ["SelectComponent: datapoint 1, selection"]
+    assert caught.value.__notes__ == ["SelectComponent: datapoint 1, Selection"]
 
 
 @pytest.mark.parametrize("components", ["x", 0, []])

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from tpk.dataflow.base import DataFlow, Share, StatefulProxyDataFlow, flow_length
+from tpk.dataflow.base import DataFlow, Share, StatefulProxyDataFlow, flow_length, name_of
 from tpk.errors import ConfigError, InputError, add_note
 
 logger = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class MapData(StatefulProxyDataFlow):
                     yield mapped
         except Exception as error:
             if datapoint is not None:
-                add_note(error, f"{type(self).__name__}: datapoint {self.upstream.delivered - 1}, {_name(func)}")
+                add_note(error, f"{type(self).__name__}: datapoint {self.upstream.delivered - 1}, {name_of(func)}")
             raise
 
     def _note_dropped(self) -> None:
@@ -62,7 +62,7 @@ class MapData(StatefulProxyDataFlow):
         logger.warning(
             "%s: %s dropped datapoint %d, so a pass delivers fewer datapoints than the length of the flow, %d",
             type(self).__name__,
-            _name(self.func),
+            name_of(self.func),
             self.upstream.delivered - 1,
             length,
         )
@@ -112,7 +112,7 @@ class SelectComponent(MapData):
     def __init__(self, flow: Iterable[Any], components: Sequence[int | str]) -> None:
         if isinstance(components, str) or not isinstance(components, Sequence) or not components:
             raise ConfigError(f"SelectComponent: components must be a list of indices or keys, not {components!r}")
-        super().__init__(flow, _Selection(tuple(components)))
+        super().__init__(flow, Selection(tuple(components)))
         self.components = list(components)
 
 
@@ -137,12 +137,13 @@ class _OnComponent:
 
 
 @attrs.frozen
-class _Selection:
+class Selection:
     """The function of `SelectComponent`."""
 
     components: tuple[int | str, ...]
 
     def __call__(self, datapoint: Any) -> Any:
+        """Return the components of a datapoint."""
         component: int | str = ""
         selected = []
         try:
@@ -174,13 +175,6 @@ def describe_components(datapoint: Any) -> str:
 def _check_function(func: object, owner: str) -> None:
     if not callable(func):
         raise ConfigError(f"{owner}: func must be a function of a datapoint or component, not {func!r}")
-
-
-def _name(func: Any) -> str:
-    if isinstance(func, _Selection):
-        return "selection"
-    inner = func.func if isinstance(func, _OnComponent) else func
-    return str(getattr(inner, "__qualname__", type(inner).__name__))
 
 
 def log_undivided(share: Iterable[Any], owner: str, whose: str, level: int) -> None:

@@ -100,6 +100,32 @@ def test_data_for_a_model_without_inputs_is_an_error(source, tmp_path, monkeypat
         train_without_inputs(source([[1]]))
 
 
+@pytest.mark.parametrize("strategy", ["single", "replicated", "parameter_server"])
+def test_a_function_that_makes_tensors_may_count_for_each_tower(strategy, tmp_path):
+    class Counts(tpk.Callback):
+        def trigger_epoch(self, trainer):
+            made = [each for each in count.variables if each.graph is trainer.graph]
+            self.values = trainer.sess.run(made)
+
+    def count():
+        count.variables.append(tf.Variable(0.0, trainable=False, name="count"))
+        return [count.variables[-1].assign_add(1.0)]
+
+    count.variables = []
+    for epochs in (1, 2):
+        counts = Counts()
+        with tf.Graph().as_default():
+            trainer = tpk.SingleCostTrainer(strategy if strategy == "single" else tpk.use(strategy, devices=2))
+            trainer.setup_graph([tf.TensorSpec([], tf.float32, "x")], tpk.TensorInput(count), cost, sgd)
+            options = {"steps_per_epoch": 3, "max_epoch": epochs, "run_dir": tmp_path, "resume": "auto"}
+            trainer.train(callbacks=[counts, tpk.ModelSaver()], **options)
+        assert counts.values == [3.0 * epochs] * trainer.strategy.num_replicas
+
+
+def sgd():
+    return tf.compat.v1.train.GradientDescentOptimizer(0.1)
+
+
 class RunsMore(tpk.Callback):
     """Calls `hooked_sess.run` once more in each step: before the run of the step, or after it."""
 

@@ -19,7 +19,7 @@ class TensorInput(InputSource):
 
     Args:
         get_tensor_fn: called inside the graph once for each tower; returns a list or tuple of tensors by
-            position, or a dict by name.
+            position, or a dict by name. A `tf.Variable` that it makes belongs to that tower.
         size: the number of datapoints in a pass over the data, if known.
 
     Raises:

@@ -42,7 +42,7 @@ def check_rules(context: TowerContext, scope_name: str, new_ops: Iterable[Any]) 
     """
     _check_keras_creates_nothing(context, new_ops)
     _check_does_not_train(context, new_ops)
-    _check_variables_are_shared(context)
+    _check_variables_are_shared(context, set(new_ops))
     _check_names_start_with_scope(context, scope_name)
     _check_no_tower_scope(context, new_ops)
 
@@ -81,10 +81,12 @@ def _check_does_not_train(context: TowerContext, new_ops: Iterable[Any]) -> None
             )
 
 
-def _check_variables_are_shared(context: TowerContext) -> None:
+def _check_variables_are_shared(context: TowerContext, new_ops: set[Any]) -> None:
     if context.has_own_variables:
         return
-    created = context.get_collection_in_tower(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES)
+    in_tower = context.get_collection_in_tower(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES)
+    # The function of a `TensorInput` may have created others, for this tower alone.
+    created = [variable for variable in in_tower if variable.op in new_ops]
     names = ", ".join(name for name in map(variable_name, created) if name not in COUNTERS)
     if names:
         raise TowerError(

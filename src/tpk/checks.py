@@ -10,23 +10,23 @@ from tpk.errors import ConfigError
 
 
 def check_at_least(owner: object, least: int, **numbers: Any) -> None:
-    """Raise unless each number is None or an integer of at least `least`.
+    """Raise unless each number is an integer of at least `least`.
 
     Args:
         owner: the object whose class the message names, or a name.
         least: the smallest valid number.
-        numbers: the numbers by argument name.
+        numbers: the numbers by argument name; for optional ones, see `given`.
     """
     for name, number in numbers.items():
         is_integer = isinstance(number, Integral) and not isinstance(number, bool)
-        if number is not None and not (is_integer and number >= least):
+        if not (is_integer and number >= least):
             raise ConfigError(f"{_name_of(owner)}: {name} must be an integer, {least} or more, not {number!r}")
 
 
 def check_positive(owner: object, **numbers: Any) -> None:
-    """Raise unless each number is None or greater than 0; see `check_at_least`."""
+    """Raise unless each number is greater than 0; see `check_at_least`."""
     for name, number in numbers.items():
-        if number is not None and not (isinstance(number, Real) and float(number) > 0):
+        if not (isinstance(number, Real) and float(number) > 0):
             raise ConfigError(f"{_name_of(owner)}: {name} must be positive, not {number!r}")
 
 
@@ -35,6 +35,11 @@ def check_not_negative(owner: object, **numbers: Any) -> None:
     for name, number in numbers.items():
         if not (isinstance(number, Real) and float(number) >= 0):
             raise ConfigError(f"{_name_of(owner)}: {name} must be a number that is not negative, not {number!r}")
+
+
+def given(**arguments: Any) -> dict[str, Any]:
+    """Return the arguments that are not None, for the checks of optional ones."""
+    return {name: value for name, value in arguments.items() if value is not None}
 
 
 def check_flags(owner: object, **flags: Any) -> None:

@@ -56,7 +56,7 @@ def launch_tower(build_graph, trainer="SimpleTrainer"):
     launch_model(trainer, build_graph=lambda self, x, y: build_graph(x, y))
 
 
-def train_op(make):
+def train_op(make, **options):
     """Train by what `make` returns, which is called in an `__init__`, with the trainer."""
 
     class LeastSquares(tpk.Trainer):
@@ -64,7 +64,7 @@ def train_op(make):
             super().__init__()
             self.train_op = make(self)
 
-    LeastSquares().train(steps_per_epoch=2, max_epoch=1)
+    LeastSquares().train(**{"steps_per_epoch": 2, "max_epoch": 1, **options})
 
 
 def mistake(error, *says):
@@ -357,6 +357,26 @@ def epochs():
 @mistake(TypeError, "max_epochs=", "write max_epoch")
 def max_epochs():
     launch(max_epochs=3)
+
+
+@mistake(tpk.ConfigError, "the trainer has no data", "Give steps_per_epoch")
+def an_epoch_without_data():
+    train_op(lambda trainer: tf.no_op(), steps_per_epoch=None)
+
+
+@mistake(tpk.ConfigError, "EarlyStopping: patience must be an integer, 1 or more, not None")
+def no_patience():
+    launch(callbacks=[tpk.EarlyStopping("cost", patience=None)])
+
+
+@mistake(tpk.ConfigError, "expected the name of a statistic, such as 'validation_cost', not ['cost']")
+def several_statistics():
+    launch(callbacks=[tpk.EarlyStopping(["cost"], patience=1)])
+
+
+@mistake(tpk.ConfigError, "expected the name of a statistic, such as 'validation_cost', not 0.5")
+def a_number_as_statistic():
+    launch(callbacks=[tpk.MinSaver(0.5)])
 
 
 @mistake(TypeError, "steps=", "write steps_per_epoch")

@@ -16,7 +16,7 @@ from tpk.callbacks.triggers import Every, TimedCallback
 from tpk.checkpoint.directory import CheckpointDirectory
 from tpk.checkpoint.series import ON_FAILURE, CheckpointSeries, Retention, handle_failure
 from tpk.checkpoint.variables import VariableWriter, take_snapshot
-from tpk.checks import check_at_least, check_flags, check_not_negative, check_one_of
+from tpk.checks import check_at_least, check_flags, check_not_negative, check_one_of, given
 from tpk.errors import CheckpointError
 from tpk.graph.variables import saveable_variables
 from tpk.plugin import Callback, hookimpl
@@ -75,7 +75,7 @@ class ModelSaver(TimedCallback):
         asynchronous: bool = False,
         on_failure: str = "raise",
     ) -> None:
-        check_at_least(self, 0, max_to_keep=max_to_keep)
+        check_at_least(self, 0, **given(max_to_keep=max_to_keep))
         check_not_negative(self, keep_checkpoint_every_n_hours=keep_checkpoint_every_n_hours)
         check_flags(self, weights_only=weights_only, asynchronous=asynchronous)
         check_one_of(self, ON_FAILURE, on_failure=on_failure)

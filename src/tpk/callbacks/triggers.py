@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 import tpk
-from tpk.checks import check_at_least, check_positive
+from tpk.checks import check_at_least, check_positive, given
 from tpk.errors import ConfigError, HookError, PluginError
 from tpk.plugin import RunSettings, hookimpl, order_of
 from tpk.plugin.callback import HOOK_ARGUMENTS, HOOK_NAMES, Callback, trigger_of
@@ -176,8 +176,8 @@ class Every:
     clock: Callable[[], float] = attrs.field(default=time.monotonic, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        check_at_least(self, 1, steps=self.steps, epochs=self.epochs)
-        check_positive(self, minutes=self.minutes)
+        check_at_least(self, 1, **given(steps=self.steps, epochs=self.epochs))
+        check_positive(self, **given(minutes=self.minutes))
         if not (self.steps or self.epochs or self.minutes or self.before_train):
             raise ConfigError(
                 "A callback without a time would never be triggered. Give it a number of steps or epochs, or "
@@ -402,7 +402,7 @@ class PeriodicCallback(EnableCallbackIf):
         super().__init__(callback, PeriodicCallback._is_due)
         if every_k_steps is None and every_k_epochs is None:
             raise ConfigError(f"PeriodicCallback({callback!r}) would never run. Give every_k_steps or every_k_epochs.")
-        check_at_least(self, 1, every_k_steps=every_k_steps, every_k_epochs=every_k_epochs)
+        check_at_least(self, 1, **given(every_k_steps=every_k_steps, every_k_epochs=every_k_epochs))
         self._every_k_steps, self._every_k_epochs = every_k_steps, every_k_epochs
 
     def setup_graph(self, trainer: tpk.Trainer) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from tpk.checks import check_at_least, check_positive
+from tpk.checks import check_at_least, check_positive, given
 from tpk.dataflow.base import (
     DataFlow,
     ProxyDataFlow,
@@ -214,9 +214,9 @@ def measure_speed(
     check_iterable(flow, "measure_speed")
     if size is None and seconds is None:
         raise ConfigError("measure_speed must have a limit: size, seconds, or both")
-    check_at_least("measure_speed", 1, size=size)
+    check_at_least("measure_speed", 1, **given(size=size))
     check_at_least("measure_speed", 0, warmup=warmup)
-    check_positive("measure_speed", seconds=seconds)
+    check_positive("measure_speed", **given(seconds=seconds))
     timed = _timed(flow, clock)
     reset_state(timed)
     datapoints = _endless(timed)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tpk.checks import check_at_least, check_positive
+from tpk.checks import check_at_least, check_positive, given
 from tpk.dataflow.base import (
     DataFlow,
     RNGDataFlow,
@@ -200,7 +200,7 @@ class DataFromQueue(DataFlow):
     def __init__(self, queue: GetsItems, timeout: float | None = None) -> None:
         if not callable(getattr(queue, "get", None)):
             raise ConfigError(f"DataFromQueue: queue must have get(timeout=...) as queue.Queue has, not {queue!r}")
-        check_positive(self, timeout=timeout)
+        check_positive(self, **given(timeout=timeout))
         self.queue = queue
         self.timeout = timeout
 

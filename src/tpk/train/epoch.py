@@ -29,10 +29,8 @@ def steps_of_one_pass(trainer: tpk.Trainer) -> int:
         "the length of the data, for steps_per_epoch=None", source and source.size
     )
     if not all(sizes):
-        raise ConfigError(
-            f"the data ({type(source).__name__}) does not know its length, so the length of an epoch is unknown. Give "
-            "steps_per_epoch."
-        )
+        data = f"the data ({type(source).__name__}) does not know its length" if source else "the trainer has no data"
+        raise ConfigError(f"{data}, so the length of an epoch is unknown. Give steps_per_epoch.")
     return max(int(min(sizes)) // trainer.strategy.num_replicas, 1)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 import tpk
-from tpk.checks import check_at_least, check_positive
+from tpk.checks import check_at_least, check_positive, given
 from tpk.errors import HangError, add_note
 from tpk.graph.fetches import ops_run_for
 from tpk.input_source.hang_watcher import Watch, hang_watcher
@@ -67,7 +67,8 @@ class Watchdog(Callback):
     def __init__(
         self, timeout: float, *, between_epochs_timeout: float | None = None, exit_after: float | None = None
     ) -> None:
-        check_positive(self, timeout=timeout, between_epochs_timeout=between_epochs_timeout, exit_after=exit_after)
+        optional = given(between_epochs_timeout=between_epochs_timeout, exit_after=exit_after)
+        check_positive(self, timeout=timeout, **optional)
         self._timeouts = {
             "first step": 10 * timeout,
             "step": timeout,

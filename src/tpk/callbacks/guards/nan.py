@@ -12,7 +12,7 @@ import tensorflow as tf
 import tpk
 from tpk.callbacks.hyper_params.setters import GraphVarParam
 from tpk.callbacks.run_tensors import NamedTensors, RunCompanions, RunTensor, find_in_each_tower, run_tensors
-from tpk.checks import check_at_least, check_one_of
+from tpk.checks import check_at_least, check_one_of, given
 from tpk.errors import ConfigError, NonFiniteError, add_note
 from tpk.graph.fetches import FetchDependencies, ops_run_for
 from tpk.graph.gradients import gradient_ops_by_cost, recorded_gradients
@@ -88,7 +88,7 @@ class NanGuard(Callback):
         lr_factor: float = 0.5,
     ) -> None:
         check_one_of(self, ("stop", "skip", "rollback"), on_nan=on_nan)
-        check_at_least(self, 1, max_skips=max_skips, max_rollbacks=max_rollbacks)
+        check_at_least(self, 1, max_rollbacks=max_rollbacks, **given(max_skips=max_skips))
         if not 0 < lr_factor <= 1:
             raise ConfigError(f"NanGuard: lr_factor must be more than 0 and at most 1, not {lr_factor!r}")
         self._wanted = list(tensors) if isinstance(tensors, list | tuple) else [tensors]

@@ -12,7 +12,7 @@ import tensorflow as tf
 import tpk
 from tpk.callbacks.hyper_params.schedules import Schedule, StepSchedule
 from tpk.callbacks.statistics.followed import Statistic, StatisticFollower
-from tpk.checks import check_at_least, check_mode, check_not_negative
+from tpk.checks import check_at_least, check_mode, check_not_negative, given
 from tpk.errors import ConfigError, TrainerStateError
 from tpk.graph.gradients import costs_of_first_tower
 from tpk.graph.optimizers.learning_rate import learning_rate_of
@@ -249,7 +249,7 @@ class ScheduledHyperParamSetter(HyperParamSetter):
         every_k_steps: int | None = None,
     ) -> None:
         super().__init__(param)
-        check_at_least(self, 1, every_k_steps=every_k_steps)
+        check_at_least(self, 1, **given(every_k_steps=every_k_steps))
         if not isinstance(schedule, Schedule):
             schedule = StepSchedule(schedule, interp)
         elif interp is not None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import tpk
 from tpk.callbacks.triggers import innermost
+from tpk.errors import ConfigError
 from tpk.plugin import Callback
 
 logger = logging.getLogger(__name__)
@@ -21,11 +22,16 @@ class Statistic:
         name: its name.
         mode: ``"min"`` if smaller values are better, ``"max"`` if larger values are better.
 
+    Raises:
+        ConfigError: if `name` is not a string.
+
     Attributes:
         sign: 1 or -1; of two values times `sign`, the smaller one is better.
     """
 
     def __init__(self, name: str, mode: str = "min") -> None:
+        if not isinstance(name, str):
+            raise ConfigError(f"expected the name of a statistic, such as 'validation_cost', not {name!r}")
         self.name = name
         self.mode = mode
         self.sign = -1 if mode == "max" else 1

@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 import tpk
-from tpk.checks import check_positive
+from tpk.checks import check_positive, given
 from tpk.errors import ConfigError
 from tpk.graph.fetches import FetchDependencies
 from tpk.input_source.meter import InputMeter
@@ -46,7 +46,7 @@ class ThroughputTracker(Callback):
     def __init__(
         self, examples_per_step: float | None = None, *, clock: Callable[[], float] = time.perf_counter
     ) -> None:
-        check_positive(self, examples_per_step=examples_per_step)
+        check_positive(self, **given(examples_per_step=examples_per_step))
         self._given = examples_per_step
         self._clock = clock
         self._sizes: list[Any] = []

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from tpk.checks import check_positive
+from tpk.checks import check_positive, given
 from tpk.dataflow.base import RNGDataFlow, StatefulProxyDataFlow, error_of_data, may_refill
 from tpk.dataflow.memory import copy_arrays
 from tpk.dataflow.parallel.link import Receiver, Sender
@@ -168,7 +168,7 @@ class MultiProcessMapData(ParallelMap, RNGDataFlow):
         *,
         worker_init: str | None = None,
     ) -> None:
-        check_positive(self, num_proc=num_proc, buffer_size=buffer_size)
+        check_positive(self, num_proc=num_proc, **given(buffer_size=buffer_size))
         check_worker_init(self, worker_init)
         ParallelMap.__init__(self, flow, map_func, max(buffer_size or 4 * num_proc, num_proc), ordered)
         RNGDataFlow.__init__(self, seed)
@@ -294,7 +294,7 @@ class MultiThreadMapData(ParallelMap):
         buffer_size: int | None = None,
         ordered: bool = True,
     ) -> None:
-        check_positive(self, num_thread=num_thread, buffer_size=buffer_size)
+        check_positive(self, num_thread=num_thread, **given(buffer_size=buffer_size))
         super().__init__(flow, map_func, max(buffer_size or 4 * num_thread, num_thread), ordered)
         self.num_thread = num_thread
 

@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import attrs
 import numpy as np
 
-from tpk.checks import check_positive
+from tpk.checks import check_positive, given
 from tpk.dataflow.base import ProxyDataFlow, RNGDataFlow, allocate_with, flow_length, reset_state, shard
 from tpk.dataflow.memory import ArraySpec
 from tpk.dataflow.parallel.link import END_OF_PASS, Receiver, Sender
@@ -210,7 +210,7 @@ class MultiProcessRunner(FlowRunner[WorkerProcess]):
         *,
         worker_init: str | None = None,
     ) -> None:
-        check_positive(self, num_proc=num_proc, num_prefetch=num_prefetch)
+        check_positive(self, num_proc=num_proc, **given(num_prefetch=num_prefetch))
         check_worker_init(self, worker_init)
         super().__init__(flow, num_proc, seed)
         self.num_proc = num_proc

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tpk.checks import check_at_least, check_positive
+from tpk.checks import check_at_least, check_positive, given
 from tpk.layers.layer_scope import ZEROS, Function
 from tpk.layers.rnn_cell.base import argument_error
 from tpk.layers.rnn_cell.recurrent import DenseCell
@@ -88,8 +88,8 @@ class LSTMCell(DenseCell):
             if shards is not None:
                 remedy = "Call the cell in a variable scope with a partitioner instead."
                 raise argument_error(self, what, shards, "None, as it is not supported", remedy)
-        check_at_least(self, 1, num_proj=num_proj)
-        check_positive(self, cell_clip=cell_clip, proj_clip=proj_clip)
+        check_at_least(self, 1, **given(num_proj=num_proj))
+        check_positive(self, **given(cell_clip=cell_clip, proj_clip=proj_clip))
         self._use_peepholes = use_peepholes
         self._cell_clip = cell_clip
         self._initializer = initializer

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 import tpk
-from tpk.checks import check_positive
+from tpk.checks import check_positive, given
 from tpk_tensorpack.callbacks.base import Callback
 from tpk_tensorpack.utils.gpu import get_num_gpu
 
@@ -74,7 +74,7 @@ class ThroughputTracker(Callback):
     _chief_only = False
 
     def __init__(self, samples_per_step: int | None = None) -> None:
-        check_positive(self, samples_per_step=samples_per_step)
+        check_positive(self, **given(samples_per_step=samples_per_step))
         self._samples_per_step = samples_per_step
         self._began = 0.0
         self._first_step = 0

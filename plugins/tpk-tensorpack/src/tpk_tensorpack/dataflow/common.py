@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import tpk.dataflow
-from tpk.checks import check_at_least
+from tpk.checks import check_at_least, given
 from tpk.dataflow import FEW_BYTES, Joiner, aligned_empty, copy_arrays, describe
 from tpk.dataflow.base import may_refill
 from tpk.errors import ConfigError, InputError
@@ -451,7 +451,9 @@ class LocallyShuffleData(DrawsFromRandomState, tpk.dataflow.StatefulProxyDataFlo
         self, ds: Iterable[Any], buffer_size: int, num_reuse: int = 1, shuffle_interval: int | None = None
     ) -> None:
         super().__init__(ds)
-        check_at_least(self, 1, buffer_size=buffer_size, num_reuse=num_reuse, shuffle_interval=shuffle_interval)
+        check_at_least(
+            self, 1, buffer_size=buffer_size, num_reuse=num_reuse, **given(shuffle_interval=shuffle_interval)
+        )
         self.buffer_size = buffer_size
         self.num_reuse = num_reuse
         self.shuffle_interval = shuffle_interval or max(buffer_size // 3, 1)

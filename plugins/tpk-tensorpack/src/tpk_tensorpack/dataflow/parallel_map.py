@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 import tpk.dataflow
-from tpk.checks import check_at_least
+from tpk.checks import check_at_least, given
 from tpk.errors import ConfigError
 from tpk_tensorpack.dataflow.base import DataFlow, ProxyDataFlow, with_older_names
 from tpk_tensorpack.dataflow.common import BatchData, OnCopy
@@ -127,7 +127,7 @@ class MultiProcessMapAndBatchData(_ParallelMap, tpk.dataflow.MultiProcessMapData
     def __init__(
         self, ds: Iterable[Any], num_proc: int, map_func: Function, batch_size: int, buffer_size: int | None = None
     ) -> None:
-        check_at_least(self, 1, batch_size=batch_size, buffer_size=buffer_size)
+        check_at_least(self, 1, batch_size=batch_size, **given(buffer_size=buffer_size))
         groups = _Groups(tpk.dataflow.RepeatedData(ds, -1), batch_size)
         under_way = max((buffer_size or 10 * batch_size) // batch_size, 1)
         super().__init__(groups, num_proc, _MapAndBatch(OnCopy(map_func), batch_size), under_way, strict=True)

@@ -261,6 +261,21 @@ def test_layers_are_not_in_training_by_default(graph):
     assert [value.min() for value in run(dropped)] == [1, 0]
 
 
+def test_dropout_draws_again_in_each_run_of_a_loop_that_counts_no_steps(graph):
+    x = tf.ones([1, 64])
+    variational = {"variational_recurrent": True, "input_size": 64, "dtype": tf.float32}
+    cells = [tf.nn.rnn_cell.DropoutWrapper(Echo(), input_keep_prob=0.5, **each) for each in ({}, variational)]
+    dropped = [tf.layers.dropout(x, training=True), tf.layers.Dropout()(x, training=tf.constant(True))]
+    dropped += [tf.nn.static_rnn(cell, [x, x], dtype=tf.float32)[0] for cell in cells]
+    with tf.Session() as sess:
+        first, second = (tensorflow.nest.flatten(sess.run(dropped)) for _ in range(2))
+    assert not tf.global_variables()
+    for before, after in zip(first, second, strict=True):
+        assert set(np.unique(before)) == {0.0, 2.0}
+        assert (before != after).any()
+    np.testing.assert_array_equal(first[-1], first[-2])  # the same noise in each step of the sequence
+
+
 def test_a_custom_layer(graph):
     layer = Scale()
     outputs = layer(tf.constant([[1.0, 2.0]])), layer(np.float32([[2.0, 3.0]]))
@@ -491,6 +506,13 @@ def test_the_loss_of_sequences_is_a_weighted_mean(graph):
     assert of_words.shape == (2, 3)
 
 
+class Echo(tf.nn.rnn_cell.RNNCell):
+    state_size = output_size = 64
+
+    def __call__(self, inputs, state, scope=None):
+        return inputs, state
+
+
 @pytest.fixture
 def control_flow_v1():
     """The control flow that scripts use."""
@@ -500,14 +522,8 @@ def control_flow_v1():
 
 
 def test_cells_with_dropout_draw_again_at_each_step_of_a_sequence(graph, control_flow_v1):
-    class Echo(tf.nn.rnn_cell.RNNCell):
-        state_size = output_size = 16
-
-        def __call__(self, inputs, state, scope=None):
-            return inputs, state
-
     cell = tf.nn.rnn_cell.DropoutWrapper(Echo(), input_keep_prob=0.5)
-    outputs, _ = tf.nn.dynamic_rnn(cell, tf.ones([1, 8, 16]), dtype=tf.float32)
+    outputs, _ = tf.nn.dynamic_rnn(cell, tf.ones([1, 8, 64]), dtype=tf.float32)
     (values,) = run([outputs])
     assert set(np.unique(values)) == {0.0, 2.0}
     assert len({tuple(place) for place in values[0]}) > 1

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
+import tpk
 from tpk import layers
 from tpk.graph import added_since, collection_sizes
 from tpk.layers import (
@@ -88,7 +89,40 @@ def _not_in_training(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 batch_normalization = _not_in_training(layers.batch_normalization)
-dropout = _not_in_training(layers.dropout)
+
+
+def dropout(
+    inputs: Any,
+    rate: Any = 0.5,
+    noise_shape: Any = None,
+    seed: int | None = None,
+    training: Any = False,
+    name: str | None = None,
+) -> Any:
+    """Set random inputs to zero if `training`, and scale up the others.
+
+    In a tower, the layer is `tpk.layers.dropout`, which draws by the global step, so a resumed training run repeats it.
+    Anywhere else, it uses TensorFlow's own random ops, because a loop of a script may not count steps.
+
+    Args:
+        inputs: a tensor.
+        rate: the fraction to drop.
+        noise_shape: the shape of the noise, by default the shape of the inputs.
+        seed: the seed of the op.
+        training: a boolean, or a boolean tensor.
+        name: the name scope.
+    """
+    if tpk.get_current_tower_context() is not None:
+        return layers.dropout(inputs, rate, noise_shape, seed, training, name)
+
+    def drop() -> Any:
+        return v1.nn.dropout(inputs, noise_shape=noise_shape, seed=seed, rate=rate)
+
+    with v1.name_scope(name, "dropout"):
+        known = tf.get_static_value(training) if tf.is_tensor(training) else training
+        if known is None:
+            return v1.cond(training, drop, lambda: tf.identity(inputs))
+        return drop() if known else tf.identity(inputs)
 
 
 _OF_A_CALL = ("inputs", "training", "reuse", "sync")
@@ -342,8 +376,8 @@ class BatchNormalization(_FunctionLayer, function=layers.batch_normalization):
         return super().call(inputs, training=training)
 
 
-class Dropout(_FunctionLayer, function=layers.dropout):
-    """Sets random inputs to zero; see `tpk.layers.dropout` for the arguments."""
+class Dropout(_FunctionLayer, function=dropout):
+    """Sets random inputs to zero; see `dropout` for the arguments."""
 
     def call(self, inputs: Any, training: Any = False) -> Any:
         """Drop some of `inputs`, if `training`."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
+import tpk
 from tpk.layers import rnn_cell
 from tpk.layers.rnn_cell import *
 from tpk.tf_internals import control_flow_contexts
@@ -17,12 +18,16 @@ __all__ = rnn_cell.__all__
 class DropoutWrapper(rnn_cell.DropoutWrapper):
     """A cell with dropout; see `tpk.layers.rnn_cell.DropoutWrapper`.
 
-    In a TensorFlow 1 control-flow loop, such as the loop of `tf.nn.dynamic_rnn` in a script, each step of the sequence
-    uses TensorFlow's own random ops. There, a resumed training run drops different elements.
+    Outside of a tower, and in each step of a TensorFlow 1 control-flow loop, such as the loop of `tf.nn.dynamic_rnn` in
+    a script, it uses TensorFlow's own random ops. There, a resumed training run drops different elements.
     """
 
     def _drop(self, what: str, name: str, value: Any) -> Any:
-        if self._is_variational or not _in_loop():
+        in_tower = tpk.get_current_tower_context() is not None
+        if self._is_variational and not in_tower and name not in self._noise:
+            with tf.init_scope():
+                self._noise[name] = tf.random.uniform([1, *value.shape[1:]], seed=self._seed, name=f"{what}_mask")
+        if self._is_variational or (in_tower and not _in_loop()):
             return super()._drop(what, name, value)
         return tf.nn.dropout(value, rate=1 - self._keep_probs[what], seed=self._seed, name=f"{what}_dropout")
 

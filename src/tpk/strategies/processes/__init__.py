@@ -1,1 +1,0 @@
-"""The bases of strategies with several processes, and how these communicate."""

@@ -98,8 +98,8 @@ def tests_oldest(session):
     session.install("tensorflow-cpu==2.15.*", "numpy==1.26.*", "pluggy==1.6.0", *ON_CPUS)
     session.install(*DATA_FORMATS, *TEST_TOOLS)
     # Keras 2, which TensorFlow 2.15 brings, is tested here; `plugins` tests Keras 3, and Keras 2 as tf_keras.
-    session.install("--no-deps", ".", "./plugins/tpk-keras")
-    tests = [] if session.posargs else ["tests", "plugins/tpk-keras/tests"]
+    session.install("--no-deps", ".", "./plugins/tpk-distributed", "./plugins/tpk-keras")
+    tests = [] if session.posargs else ["tests", "plugins/tpk-distributed/tests", "plugins/tpk-keras/tests"]
     run_tests(session, *IN_PARALLEL, *tests, "--ignore=tests/manual", "-m", "not once", *SOME_ON_OLDEST)
 
 
@@ -132,7 +132,7 @@ def docs(session):
 
     One test looks for answers in the site, in Chromium, and is skipped where there is none.
     """
-    session.install("tensorflow==2.21.*", ".[docs]", "./plugins/tpk-keras")
+    session.install("tensorflow==2.21.*", ".[docs]", "./plugins/tpk-distributed", "./plugins/tpk-keras")
     # What Material says of the future of MkDocs is no warning about these pages.
     session.run("mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
     run_tests(session, "tests/manual", TPK_SITE=str(ROOT / "site"))
@@ -161,15 +161,16 @@ def plugins(session):
                 environment["TPK_HOROVOD_BUILT"] = "1"
         session.chdir(package)
         # These have many tests, or such as wait; and the processes that they start find their own ports.
-        in_parallel = IN_PARALLEL if package.name in ("tpk-horovod", "tpk-tensorpack") else []
-        run_tests(session, *in_parallel, **environment)
+        in_parallel = IN_PARALLEL if package.name in ("tpk-distributed", "tpk-horovod", "tpk-tensorpack") else []
+        cases = ["-p", "case_selection", *SOME_ON_NEWEST] if package.name == "tpk-distributed" else []
+        run_tests(session, *in_parallel, *cases, **environment)
         session.chdir(ROOT)
 
 
 @nox.session(python=NEWEST)
 def examples(session):
     """The examples as a newcomer installs them, in a short form."""
-    session.install(".[examples]", "./plugins/tpk-keras")
+    session.install(".[examples]", "./plugins/tpk-distributed", "./plugins/tpk-keras")
     directory = session.create_tmp()
     for run_dir in ("digits", "file", "repeated", "replicated", "collective", "keras", "resnet", "language"):
         shutil.rmtree(Path(directory, run_dir), ignore_errors=True)
@@ -235,7 +236,7 @@ def port_oracle(session):
     # What tensorpack imports but does not ask for, and tensorpack itself, which asks for nothing.
     session.install("tensorpack==0.11", "msgpack-numpy", "opencv-python-headless", "tabulate", "termcolor")
     session.install("libcst", "pyzmq")  # for the converter, and tpk-zmq
-    ported = [f"./plugins/{package}" for package in ("tpk-zmq", "tpk-keras", "tpk-tensorflow1", "tpk-tensorpack")]
+    ported = [f"./plugins/tpk-{name}" for name in ("zmq", "distributed", "keras", "tensorflow1", "tensorpack")]
     session.install("--no-deps", ".", *ported)
     session.chdir("plugins/tpk-tensorpack")
     run_tests(session, "tests/oracle")
@@ -270,7 +271,9 @@ def bench(session):
     # What tensorpack imports but does not ask for, and tensorpack itself, which asks for nothing.
     session.install("tensorpack==0.11", "msgpack", "msgpack-numpy", "psutil", "pyzmq", "tabulate", "termcolor")
     session.install("torch>=2.6", "grain", "opencv-python-headless>=4.8")
-    session.install(*(f"./plugins/tpk-{name}" for name in ("horovod", "zmq", "keras", "tensorflow1", "tensorpack")))
+    session.install(
+        *(f"./plugins/tpk-{name}" for name in ("distributed", "horovod", "zmq", "keras", "tensorflow1", "tensorpack"))
+    )
     session.run("python", "-m", "tpk_horovod.build")
     session.run("python", "tests/benchmarks/start_up.py")
     session.run("python", "tests/benchmarks/checkpoints.py")

@@ -1,16 +1,19 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import logging
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 TESTS = Path(__file__).parent
+sys.path.insert(0, str(TESTS / "interpreter"))
+
+pytest_plugins = ["case_selection"]
 
 # Tests want TensorFlow's errors, not its greetings. It reads these when it is first imported.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -174,53 +177,12 @@ def when_logged():
         root.removeHandler(handler)
 
 
-WAITING = ("processes", "faults")
+WAITING = {"faults", "tpk-distributed"}
 """Folders whose tests mostly wait for other processes."""
 
 
-def pytest_addoption(parser):
-    parser.addoption(
-        "--cases-of-each",
-        type=int,
-        metavar="N",
-        help="of each parametrized test run N cases at most: for a further version of what is tested",
-    )
-    parser.addoption(
-        "--each-choice",
-        action="store_true",
-        help="of each test with several parameters run as many cases as it takes that each value of each one occurs",
-    )
-
-
-def pytest_collection_modifyitems(config, items):
-    most = config.getoption("cases_of_each")
-    if config.getoption("each_choice") or most is not None:
-        cases = {}
-        for item in items:
-            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-        kept = {case for each in cases.values() for case in each_choice(each)[:most]}
-        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-        items[:] = [item for item in items if item in kept]
+def pytest_collection_modifyitems(items):
     alternate(items)
-
-
-def each_choice(cases):
-    """Return some of the cases of a test, the first one first: together they have each value of each parameter.
-
-    Next comes the case with the most values that there were not yet; of several, that with the most pairs of values.
-    """
-    if not all(hasattr(case, "callspec") for case in cases):
-        return cases
-    # Values need not be hashable, and those of stacked decorators are the same objects.
-    values = {case: {(name, id(value)) for name, value in case.callspec.params.items()} for case in cases}
-    pairs = {case: set(itertools.combinations(sorted(values[case]), 2)) for case in cases}
-    chosen, seen, seen_pairs = [], set(), set()
-    while any(values[case] - seen for case in cases):
-        best = max(cases, key=lambda case: (len(values[case] - seen), len(pairs[case] - seen_pairs)))
-        chosen.append(best)
-        seen |= values[best]
-        seen_pairs |= pairs[best]
-    return chosen
 
 
 def alternate(items):
@@ -232,7 +194,7 @@ def alternate(items):
     for item in items:
         files.setdefault(item.path, []).append(item)
     by_size = sorted(files, key=lambda path: len(files[path]), reverse=True)
-    waiting = [path for path in by_size if path.is_relative_to(TESTS) and path.relative_to(TESTS).parts[0] in WAITING]
+    waiting = [path for path in by_size if not WAITING.isdisjoint(path.parts)]
     computing = [path for path in by_size if path not in waiting]
     every = max(len(computing) // (len(waiting) or 1), 1)
     ordered = []

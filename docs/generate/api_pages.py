@@ -20,7 +20,6 @@ TITLES = {
     "checkpoint": "Checkpoints",
     "predict": "Prediction and export",
     "session": "Sessions",
-    "cluster": "Clusters",
     "plugin": "Plugins",
     "errors": "Errors",
     "testing": "Testing plugins",

@@ -15,7 +15,6 @@ FLOORS = {
     "durable_files": 0,
     "text": 0,
     "dataflow": 1,
-    "cluster": 2,
     "graph": 2,
     "layers": 3,
     "input_source": 3,

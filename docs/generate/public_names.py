@@ -21,7 +21,6 @@ ROOMS = (
     "checkpoint",
     "predict",
     "session",
-    "cluster",
     "plugin",
     "errors",
     "testing",

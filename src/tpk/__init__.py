@@ -26,7 +26,6 @@ _ROOMS = (
     "strategies",
     "tower",
     "train",
-    "cluster",  # Last, so that a search for another name does not load it.
 )
 _NAMESPACES = ("layers",)
 """Rooms whose names are not also names of `tpk`."""

@@ -3,7 +3,6 @@
 from tpk import (
     callbacks as callbacks,
     checkpoint as checkpoint,
-    cluster as cluster,
     dataflow as dataflow,
     errors as errors,
     graph as graph,
@@ -19,7 +18,6 @@ from tpk import (
 )
 from tpk.callbacks import *
 from tpk.checkpoint import *
-from tpk.cluster import *
 from tpk.dataflow import *
 from tpk.errors import *
 from tpk.graph import *

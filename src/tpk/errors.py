@@ -191,7 +191,7 @@ class PeerError(TpkError, ConnectionError):
 
     Cure:
         Read the log of the rank in the message, which failed first. Then start the same command again with
-        ``resume="auto"``. If processes are slow to start, raise ``timeouts=tpk.Timeouts(start=...)``.
+        ``resume="auto"``. If processes are slow to start, raise the strategy's option ``timeouts={"start": 600}``.
     """
 
 

@@ -267,9 +267,8 @@ def raw_horovod(blocks: Blocks, model: Model) -> None:
     """Train as Horovod's own examples for graphs do, in a loop that does nothing else."""
     import horovod.tensorflow as hvd
     import tensorflow as tf
+    from tpk_distributed import Timeouts, as_cluster
     from tpk_horovod import bootstrap
-
-    from tpk.cluster.spec import Timeouts, as_cluster
 
     v1 = tf.compat.v1
     # What `horovodrun` does, which is not there; with the training it has nothing to do.

@@ -13,8 +13,9 @@ import pytest
 from rich.console import Console
 
 import tpk
-from tpk.cli.main import COMMANDS, main, tpk as tpk_command
+from tpk.cli.main import main, tpk as tpk_command
 from tpk.cli.table import print_table
+from tpk.plugin.builtins import BUILTINS
 from tpk.text import human_duration, human_size
 
 
@@ -31,8 +32,7 @@ PATHS = sorted(paths_of(tpk_command))
 
 
 def test_all_commands_exist():
-    expected = {"plugins", "runs", "plot", "show", "checkpoint", "export", "launch", "data-speed", "doctor"}
-    assert expected <= set(COMMANDS)
+    assert {(name,) for name in BUILTINS["command"]} <= set(PATHS)
     assert {("plugins", "show"), ("plugins", "new"), ("checkpoint", "diff"), ("checkpoint", "to-npz")} <= set(PATHS)
 
 
@@ -86,6 +86,67 @@ def test_the_module_is_the_command():
     assert shown.stdout == f"tpk {tpk.__version__}\n"
 
 
+# Commands of packages.
+
+GREETING = """
+import click
+
+@click.command(help="Say hello.")
+@click.argument("name")
+def hello(name):
+    print("hello", name)
+    return 3
+
+nothing = 5
+"""
+
+
+@pytest.fixture
+def installed(fake_distribution):
+    """Install a distribution with commands, some of which are broken."""
+    commands = {
+        **dict.fromkeys(["hello", "doctor"], "greeting:hello"),
+        "nothing": "greeting:nothing",
+        "gone": "gone:gone",
+    }
+    fake_distribution("tpk-greeting", "1.0", entry_points={"tpk.commands": commands}, modules={"greeting": GREETING})
+
+
+def test_a_package_adds_a_command(installed, capsys):
+    assert main(["hello", "you"]) == 3
+    assert capsys.readouterr().out == "hello you\n"
+    assert main(["plugins", "show", "hello"]) == 0
+    assert "from tpk-greeting 1.0" in (shown := capsys.readouterr().out) and "Usage: tpk hello [OPTIONS] NAME" in shown
+
+
+def test_a_broken_command_is_listed_as_failed_and_says_why_when_it_is_called(installed, capsys):
+    assert main(["--help"]) == 0
+    listed = capsys.readouterr().out
+    assert "hello       Say hello.\n" in listed
+    assert all(f"  {name:10}  FAILED" in listed for name in ("gone", "nothing"))
+    for name, message in (("gone", "No module named 'gone'"), ("nothing", "leads to a click.Command")):
+        assert main([name, "--some", "option"]) == 1
+        errors = capsys.readouterr().err
+        assert message in errors and "tpk-greeting 1.0" in errors
+
+
+def test_a_package_cannot_replace_a_command_of_tpk(installed, capsys):
+    assert main(["doctor", "--help"]) == 0
+    assert "Usage: tpk doctor" in capsys.readouterr().out
+
+
+def test_a_blocked_command_is_unknown(installed, capsys, monkeypatch):
+    monkeypatch.setenv("TPK_BLOCK", "hello")
+    assert main(["hello", "you"]) == 2
+    assert "No such command 'hello'" in capsys.readouterr().err
+
+
+def test_a_command_of_a_package_that_is_not_installed_names_the_package(isolated_catalog, capsys):
+    assert main(["launch", "-n", "2", "train.py"]) == 2
+    errors = capsys.readouterr().err
+    assert "'launch' is in the package tpk-distributed" in errors and 'pip install "tpk-train[distributed]"' in errors
+
+
 # Return values and errors.
 
 
@@ -96,7 +157,7 @@ def acting(monkeypatch):
     def set_act(act):
         module = sys.modules[__name__]
         monkeypatch.setattr(module, "acting_command", click.Command("act", callback=act), raising=False)
-        monkeypatch.setitem(COMMANDS, "act", f"{__name__}:acting_command")
+        monkeypatch.setitem(BUILTINS["command"], "act", f"{__name__}:acting_command")
 
     return set_act
 

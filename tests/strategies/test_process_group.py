@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from tpk.errors import ConfigError, PeerError
 from tpk.strategies import ProcessGroup
-from tpk.strategies.processes.process_group import pack, unpack
+from tpk.strategies.process_group import pack, unpack
 
 
 class WithAnother(ProcessGroup):

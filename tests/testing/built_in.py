@@ -150,9 +150,6 @@ MONITORS = {
     "CSVWriter": Entry(lambda directory: tpk.CSVWriter(), {"read": rows_of_csv}),
 }
 
-ALONE = tpk.Cluster(workers=["localhost:1"])
-"""A cluster of one process, which listens nowhere."""
-
 # What optimizers make of the gradients of each is tested in `tests/strategies/test_truth.py`.
 OF_TWO = {"num_towers": 2, "optimizers": ["adam"]}
 
@@ -160,7 +157,6 @@ STRATEGIES = {
     "replicated": Entry(lambda directory: tpk.ReplicatedStrategy(devices=2), OF_TWO),
     "parameter_server": Entry(lambda directory: tpk.ParameterServerStrategy(devices=2), OF_TWO),
     "async": Entry(lambda directory: tpk.AsyncStrategy(devices=2), OF_TWO),
-    "collective": Entry(lambda directory: tpk.CollectiveStrategy(devices=2, cluster=ALONE), OF_TWO),
 }
 
 
@@ -187,20 +183,14 @@ def two_objectives(directory):
 TRAINERS = {
     "MultiObjectiveTrainer": Entry(two_objectives),
     "AsyncMultiGPUTrainer": Entry(lambda directory: tpk.AsyncMultiGPUTrainer(2)),
-    "CollectiveTrainer": Entry(lambda directory: tpk.CollectiveTrainer(cluster=ALONE)),
     "SyncMultiGPUTrainerReplicated": Entry(lambda directory: tpk.SyncMultiGPUTrainerReplicated(2)),
 }
 
 NEEDS_GPU = "it is an error without a GPU"
-NEEDS_SERVER = "it needs a parameter server in another process, with which tests/processes trains"
 
 ELSEWHERE = {
     "LRFinder": "it is for a training of its own, and refuses checkpoints",
     "GPUUtilizationTracker": NEEDS_GPU,
     "GPUMemoryTracker": NEEDS_GPU,
-    "distributed_replicated": NEEDS_SERVER,
-    "distributed_parameter_server": NEEDS_SERVER,
-    "DistributedReplicatedTrainer": NEEDS_SERVER,
-    "DistributedParameterServerTrainer": NEEDS_SERVER,
 }
 """What cannot be checked in this way, and why."""

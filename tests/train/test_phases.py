@@ -365,11 +365,11 @@ config = tpk.TrainConfig(
     max_epoch=1, run_dir=sys.argv[1],
 )
 tpk.launch_train_with_config(config, "QueueInputTrainer")
-parts = ("tpk.cluster", "tpk.dataflow.parallel", "tpk.strategies.", "tpk.predict")
+parts = ("tpk_distributed", "tpk.dataflow.parallel", "tpk.strategies.", "tpk.predict")
 loaded = sorted(name for name in sys.modules if name.startswith(parts))
 print("loaded:", *(name for name in loaded if name.rpartition(".")[2] not in sys.argv[2:]))
 """
-    shared = ["base", "single", "processes", "process_group", "update_order"]
+    shared = ["base", "single", "process_group", "update_order"]
     result = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "run"), *shared],
         capture_output=True,

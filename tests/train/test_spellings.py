@@ -78,7 +78,6 @@ def test_average_is_of_named_trainers(kind, average):
         ("AsyncMultiGPUTrainer", {"average": False}, "average=: write scale_gradient="),
         ("SimpleTrainer", {"gpus": 2}, "gpus=: it trains on one device. Train with 'SyncMultiGPUTrainerReplicated'"),
         ("QueueInputTrainer", {"nr_tower": 2}, "nr_tower=: it trains on one device"),
-        ("CollectiveTrainer", {"use_nccl": True}, "use_nccl=: write communication='nccl'"),
     ],
 )
 def test_what_is_said_otherwise_here_is_a_type_error_with_the_words(kind, options, message):
@@ -209,9 +208,17 @@ class TestAPackageThatIsNotInstalled:
         with tpk.use_catalog(tpk.Catalog(path=[str(tmp_path)])):
             yield
 
-    @pytest.mark.parametrize("name", ["HorovodTrainer", "horovod"])
-    def test_is_named_first_by_who_launches(self, name):
-        with pytest.raises(UnknownPluginError, match=f"^{name!r} is in the package tpk-horovod: `pip install"):
+    @pytest.mark.parametrize(
+        ("name", "package"),
+        [
+            ("HorovodTrainer", "tpk-horovod"),
+            ("horovod", "tpk-horovod"),
+            ("CollectiveTrainer", "tpk-distributed"),
+            ("collective", "tpk-distributed"),
+        ],
+    )
+    def test_is_named_first_by_who_launches(self, name, package):
+        with pytest.raises(UnknownPluginError, match=f"^{name!r} is in the package {package}: `pip install"):
             tpk.make_trainer(name)
 
     @pytest.mark.parametrize(
@@ -235,19 +242,18 @@ class TestAPackageThatIsNotInstalled:
                 with pytest.raises(UnknownPluginError, match=f"^'{name}' is in the package {file.parent.name}: "):
                     tpk.get_catalog().resolve(kind, name)
 
-    @pytest.mark.parametrize("name", ["HorovodTrainer", "KerasModel", "KerasRestore", "KerasSaver"])
+    @pytest.mark.parametrize("name", ["HorovodTrainer", "KerasModel", "KerasSaver", "Cluster"])
     def test_is_named_by_the_attribute_that_it_is_not(self, name):
-        module = {"HorovodTrainer": "tpk_horovod.trainer"}.get(name, "tpk_keras")
+        module = {"HorovodTrainer": "tpk_horovod", "Cluster": "tpk_distributed"}.get(name, "tpk_keras")
         with pytest.raises(AttributeError, match=rf"pip install \"tpk-train.*`from {module} import {name}`"):
             getattr(tpk, name)
 
 
 class TestTheInputOfADataflow:
-    @pytest.mark.parametrize("kind", ["SyncMultiGPUTrainer", "SyncMultiGPUTrainerReplicated", "CollectiveTrainer"])
+    @pytest.mark.parametrize("kind", ["SyncMultiGPUTrainer", "SyncMultiGPUTrainerReplicated"])
     def test_is_staged_on_gpus(self, pretend_gpus, kind):
         pretend_gpus(2)
-        options = {"cluster": tpk.Cluster(workers=["127.0.0.1:1"])} if kind == "CollectiveTrainer" else {}
-        trainer = tpk.make_trainer(kind, devices=2, **options)
+        trainer = tpk.make_trainer(kind, devices=2)
         default = trainer.default_input([[0.0]])
         source = trainer.strategy.prepare_input(default)
         assert isinstance(source, tpk.StagingInput)

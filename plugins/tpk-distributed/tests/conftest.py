@@ -1,12 +1,31 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))
+
+# Show only TensorFlow's errors. TensorFlow reads these variables when it is first imported.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+
+# A shell ignores SIGINT in what it starts in the background, and so would every process that a test starts.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+settings.register_profile("unhurried", deadline=None, max_examples=50)
+settings.load_profile("unhurried")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "once: slow, or independent of the versions; run on the newest only")
 
 
 @pytest.fixture(scope="session")

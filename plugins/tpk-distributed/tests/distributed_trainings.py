@@ -7,11 +7,10 @@ import sys
 import cloudpickle
 import numpy as np
 import tensorflow as tf
+from tpk_distributed import DistributedParameterServerStrategy, DistributedReplicatedStrategy
 
 import tpk
 from tpk import layers
-from tpk.strategies.parameter_servers.asynchronous import DistributedParameterServerStrategy
-from tpk.strategies.parameter_servers.replicated import DistributedReplicatedStrategy
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 

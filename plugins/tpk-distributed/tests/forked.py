@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-
-from tpk.cli.launch.cluster import Task
+from tpk_distributed.launch.tasks import Task
 
 HERE = Path(__file__).parent
 PATIENCE = 10.0

@@ -41,8 +41,8 @@ from typing import Any
 
 import cloudpickle
 from forked import Outcome, Process, Zygote
-
-from tpk.cli.launch.cluster import Cluster, reserved_cluster
+from tpk_distributed.cluster import WORKER, Cluster
+from tpk_distributed.launch.tasks import reserved_cluster, tasks_of
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -156,12 +156,12 @@ class Launcher:
             )
         deadline = time.monotonic() + timeout
         processes = []
-        for task in cluster.tasks:
+        for task in tasks_of(cluster):
             give = directory / f".returned-{task.tag}"
             request = {
                 "start": str(call),
                 "give": str(give),
-                "env": {**cluster.environment(task), **(env or {})},
+                "env": {"TF_CONFIG": cluster.as_tf_config(task.job, task.index), **(env or {})},
                 "directory": str(directory),
             }
             begin = partial(self._zygote.fork, request)
@@ -169,7 +169,7 @@ class Launcher:
         launched = Launched(cluster, processes[:workers], processes[workers:], directory)
         self._launched.append(launched)
         for process in processes:
-            if start is None or process.task.type != "worker" or process.task.index in start:
+            if start is None or process.task.job != WORKER or process.task.index in start:
                 process.start()
         return launched
 

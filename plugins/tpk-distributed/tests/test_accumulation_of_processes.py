@@ -18,7 +18,7 @@ pytestmark = pytest.mark.once
 v1 = tf.compat.v1
 
 STEPS, NITER = 12, trainings.NITER
-QUICK = {"timeouts": tpk.Timeouts(heartbeat=10.0, start=60.0)}
+QUICK = {"timeouts": {"heartbeat": 10.0, "start": 60.0}}
 
 
 def concatenated(data, count):

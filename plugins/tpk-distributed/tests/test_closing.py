@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 
 import tensorflow as tf
-
-from tpk.cluster.server import in_background
+from tpk_distributed.tensorflow_server import in_background
 
 SESSIONS = 300
 

@@ -5,9 +5,9 @@ import re
 
 import pytest
 from hypothesis import given, strategies as st
+from tpk_distributed import Cluster, as_cluster
+from tpk_distributed.slurm import expand_hostlist
 
-from tpk.cluster.slurm import expand_hostlist
-from tpk.cluster.spec import Cluster, as_cluster
 from tpk.errors import ConfigError
 
 KUBEFLOW = {
@@ -47,7 +47,7 @@ def test_it_can_be_given_in_any_form():
     given = Cluster(["c:1", "a:1", "b:1"], ["p:1", "q:1"], index=1)
     assert as_cluster(given) is given
     assert as_cluster(KUBEFLOW) == given
-    with pytest.raises(ConfigError, match=r"cluster=7: expected a tpk.Cluster"):
+    with pytest.raises(ConfigError, match=r"cluster=7: expected a Cluster"):
         as_cluster(7)
 
 
@@ -85,7 +85,7 @@ def test_what_is_broken_in_tf_config_is_named(message):
 
 @pytest.mark.parametrize("environ", [{}, {"TF_CONFIG": " "}])
 def test_without_a_cluster_all_ways_to_say_are_named(environ):
-    with pytest.raises(ConfigError, match=r"(?s)tpk launch -n 2.*TF_CONFIG.*srun.*tpk\.Cluster"):
+    with pytest.raises(ConfigError, match=r"(?s)tpk launch -n 2.*TF_CONFIG.*srun.*tpk_distributed\.Cluster"):
         Cluster.find(environ)
 
 

@@ -7,8 +7,7 @@ import pickle
 import numpy as np
 import pytest
 import tensorflow as tf
-
-from tpk.strategies.collective.strategy import CollectiveStrategy
+from tpk_distributed import CollectiveStrategy
 
 v1 = tf.compat.v1
 

@@ -9,13 +9,13 @@ import socket
 
 import collective_trainings as trainings
 import pytest
+from tpk_distributed import CollectiveStrategy
 
 import tpk
-from tpk.strategies.collective.strategy import CollectiveStrategy
 
 pytestmark = pytest.mark.once
 
-QUICK = {"timeouts": tpk.Timeouts(heartbeat=10.0, start=60.0)}
+QUICK = {"timeouts": {"heartbeat": 10.0, "start": 60.0}}
 
 
 def assert_ended_by_peer_error(outcome, *words):

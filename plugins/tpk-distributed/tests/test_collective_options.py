@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 import tensorflow as tf
+from tpk_distributed import Cluster
+from tpk_distributed.collective.collective_strategy import CollectiveStrategy, check_communication
 
-from tpk.cluster.spec import Cluster
 from tpk.errors import ConfigError, TrainerStateError
-from tpk.strategies.collective.strategy import CollectiveStrategy, check_communication
 
 PAIR = Cluster(workers=["127.0.0.1:2222", "127.0.0.1:2223"])
 
@@ -21,7 +21,7 @@ PAIR = Cluster(workers=["127.0.0.1:2222", "127.0.0.1:2223"])
         ),
         ({"compression": "zip"}, "compression must be one of None, 'fp16', 'bf16', not 'zip'"),
         ({"timeouts": {"heartbeat": 0}}, "heartbeat=0.*: expected a positive number"),
-        ({"timeouts": {"patience": 1}}, "expected a tpk.Timeouts, or a mapping with any of start, heartbeat"),
+        ({"timeouts": {"patience": 1}}, "expected a Timeouts, or a mapping with any of start, heartbeat"),
         ({"cluster": Cluster(workers=PAIR.workers, ps=["127.0.0.1:1"], job="ps")}, "has no parameter servers"),
     ],
 )
@@ -30,8 +30,11 @@ def test_invalid_options_are_an_error(options, message):
         CollectiveStrategy(**{"cluster": PAIR, **options})
 
 
-def test_nccl_between_processes_on_a_gpu_that_is_split_is_an_error(pretend_gpus):
-    pretend_gpus(2, gpu0=[1024, 1024])
+def test_nccl_between_processes_on_a_gpu_that_is_split_is_an_error(monkeypatch):
+    gpus = [tf.config.PhysicalDevice(f"/physical_device:GPU:{index}", "GPU") for index in (0, 1)]
+    parts = {gpus[0]: [tf.config.LogicalDeviceConfiguration(memory_limit=1024)] * 2}
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: gpus if kind == "GPU" else [])
+    monkeypatch.setattr(tf.config, "get_logical_device_configuration", parts.get)
     with pytest.raises(ConfigError, match=r"'/gpu:0' is only a part of a physical GPU.*Use 'ring'"):
         CollectiveStrategy([0], cluster=PAIR, communication="nccl")
     config = CollectiveStrategy([2], cluster=PAIR, communication="nccl").server_config(tf.compat.v1.ConfigProto())

@@ -11,14 +11,14 @@ import collective_trainings as trainings
 import numpy as np
 import pytest
 import tensorflow as tf
+from tpk_distributed import CollectiveStrategy
 
 import tpk
 from tpk.checkpoint import newest_complete
-from tpk.strategies.collective.strategy import CollectiveStrategy
 
 v1 = tf.compat.v1
 
-QUICK = {"timeouts": tpk.Timeouts(heartbeat=20.0, start=60.0)}
+QUICK = {"timeouts": {"heartbeat": 20.0, "start": 60.0}}
 
 
 class Linear(tpk.ModelDesc):

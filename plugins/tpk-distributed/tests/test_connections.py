@@ -3,8 +3,7 @@ from __future__ import annotations
 import socket
 
 import pytest
-
-from tpk.cluster.connections import Connections, are_on_loopback, confine_to_loopback, is_refused
+from tpk_distributed.connections import Connections, are_on_loopback, confine_to_loopback, is_refused
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from distributed_trainings import STRATEGIES, Model, batches, concatenated, train, v1
+from tpk_distributed import Cluster
 
 import tpk
 from tpk.checkpoint import newest_complete
-from tpk.cluster.spec import Cluster
 from tpk.graph.objective import Objective
 
 

@@ -6,11 +6,10 @@ import socket
 
 import pytest
 import tensorflow as tf
+from tpk_distributed import Cluster, DistributedReplicatedStrategy
+from tpk_distributed.tensorflow_server import cluster_of
 
-from tpk.cluster.server import cluster_of
-from tpk.cluster.spec import Cluster
 from tpk.errors import ConfigError
-from tpk.strategies.parameter_servers.replicated import DistributedReplicatedStrategy
 
 v1 = tf.compat.v1
 

@@ -164,7 +164,7 @@ def test_a_process_that_lost_a_peer_is_not_the_first_failure(script, launched, h
 
 
 def test_a_process_that_lost_a_hanging_peer_is_the_first_failure(script, launched, monkeypatch):
-    patience = "import tpk.cli.launch.processes as launching; launching.SETTLE_SECONDS = 0.1; "
+    patience = "import tpk_distributed.launch.launched_processes as launching; launching.SETTLE_SECONDS = 0.1; "
     command = [*COMMAND[:2], patience + COMMAND[2], *COMMAND[3:]]
     monkeypatch.setattr(sys.modules[__name__], "COMMAND", command)
     path = script(

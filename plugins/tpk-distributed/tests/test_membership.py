@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import attrs
 import pytest
+from tpk_distributed import Cluster, Timeouts
+from tpk_distributed.membership import LEFT, Membership, Wait, WorkerState
 
-from tpk.cluster.membership import LEFT, Membership, Wait, WorkerState
-from tpk.cluster.spec import Cluster, Timeouts
 from tpk.errors import MismatchError, PeerError
 
 WORKERS = ["10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1"]
@@ -54,7 +54,7 @@ def test_a_process_that_has_not_started_is_missing_but_not_failed():
     world.now = 299
     assert names(world.members.check_start(299)) == [RANK_2]
     assert world.members.to_blame() == []
-    with pytest.raises(PeerError, match=r"^rank 2 \(.*\) did not start within 300 s.*Timeouts\(start=<seconds>\)"):
+    with pytest.raises(PeerError, match=r"^rank 2 \(.*\) did not start within 300 s.*timeouts=\{'start': <seconds>\}"):
         world.members.check_start(301)
 
 

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import tensorflow as tf
-
-from tpk.strategies.device_setter import ServerPlacement, is_on_server, place_on_worker
+from tpk_distributed.parameter_servers.server_placement import ServerPlacement, is_on_server, place_on_worker
 
 v1 = tf.compat.v1
 

@@ -10,15 +10,15 @@ import collective_trainings as trainings
 import numpy as np
 import pytest
 import tensorflow as tf
+from tpk_distributed import CollectiveStrategy
 
 import tpk
-from tpk.strategies.collective.strategy import CollectiveStrategy
 
 pytestmark = pytest.mark.once
 
 v1 = tf.compat.v1
 
-QUICK = {"timeouts": tpk.Timeouts(heartbeat=10.0, start=60.0)}
+QUICK = {"timeouts": {"heartbeat": 10.0, "start": 60.0}}
 
 # Parts that end within a tensor, one that is smaller than a part, and a scalar.
 SHAPES = [[3], [1100, 1000], [], [7, 1], [129, 1001]]

@@ -6,8 +6,7 @@ import threading
 
 import pytest
 import tensorflow as tf
-
-from tpk.cluster.server import SharedSession
+from tpk_distributed.tensorflow_server import SharedSession
 
 v1 = tf.compat.v1
 

@@ -19,8 +19,8 @@ WARNING = "without authentication: any host that reaches it can run code in this
 
 def serve(addresses=None, host=None):
     """Start the server of the first address of a cluster, and have it answer until somebody writes a line."""
-    from tpk.cluster.server import start_server
-    from tpk.cluster.spec import Cluster
+    from tpk_distributed import Cluster
+    from tpk_distributed.tensorflow_server import start_server
 
     if host is not None:
         networks.enter(host)

@@ -3,6 +3,11 @@ from __future__ import annotations
 import re
 
 import pytest
+from tpk_distributed import (
+    CollectiveStrategy,
+    DistributedParameterServerStrategy,
+    DistributedReplicatedStrategy,
+)
 
 import tpk
 
@@ -10,7 +15,7 @@ CLUSTER = {
     "cluster": {"worker": ["127.0.0.1:1", "127.0.0.1:2"], "ps": ["127.0.0.1:3"]},
     "task": {"type": "worker", "index": 0},
 }
-STRATEGIES = [tpk.CollectiveStrategy, tpk.DistributedReplicatedStrategy, tpk.DistributedParameterServerStrategy]
+STRATEGIES = [CollectiveStrategy, DistributedReplicatedStrategy, DistributedParameterServerStrategy]
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from tpk.cli.launch.cluster import reserved_cluster
+from tpk_distributed.launch.tasks import reserved_cluster
 
 HERE = Path(__file__).parent
 

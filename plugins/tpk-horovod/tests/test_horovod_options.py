@@ -7,13 +7,13 @@ import sys
 
 import pytest
 import tensorflow as tf
+from tpk_distributed import Cluster
 from tpk_horovod.bootstrap import environment, placement
 from tpk_horovod.ops import reduce_over_processes
 from tpk_horovod.strategy import HorovodStrategy
 from tpk_horovod.trainer import HorovodTrainer
 
 import tpk
-from tpk.cluster import Cluster
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
+from tpk_distributed import Timeouts
 from tpk_horovod.elastic import run_elastic
 from tpk_horovod.strategy import HorovodStrategy
 
@@ -120,7 +121,7 @@ def train(strategy, points, optimizer="sgd", rows=False, model=None, **options):
 
 def waits(seconds):
     """Return timeouts of `seconds`, with an earlier warning about late processes."""
-    return tpk.Timeouts(start=seconds, heartbeat=seconds, late_warning=seconds / 3, barrier=seconds)
+    return Timeouts(start=seconds, heartbeat=seconds, late_warning=seconds / 3, barrier=seconds)
 
 
 def horovod(**options):

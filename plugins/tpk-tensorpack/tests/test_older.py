@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tpk_tensorpack as tp
+from tpk_distributed.launch.tasks import reserved_cluster
 from tpk_tensorpack.train import (
     DistributedReplicatedTrainer,
     FeedfreeTrainerBase,
@@ -19,7 +20,6 @@ from tpk_tensorpack.train import (
 )
 
 import tpk
-from tpk.cli.launch.cluster import reserved_cluster
 from tpk.errors import ConfigError
 
 v1 = tf.compat.v1
@@ -132,8 +132,8 @@ def test_asynchronous_towers():
 
 
 def test_a_worker_is_made_of_its_config():
-    with reserved_cluster(workers=1, parameter_servers=1) as reserved:
-        cluster = tf.train.ClusterSpec({"ps": list(reserved.parameter_servers), "worker": list(reserved.workers)})
+    with reserved_cluster(workers=1, ps=1) as reserved:
+        cluster = tf.train.ClusterSpec({"ps": list(reserved.ps), "worker": list(reserved.workers)})
         server = v1.train.Server(cluster, "worker", 0, start=False)
     config, _ = configure(nr_tower=2)
     trainer = DistributedReplicatedTrainer(config, server)

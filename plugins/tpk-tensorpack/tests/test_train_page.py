@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 import tpk_tensorpack.train as page
+from tpk.cli.launch.cluster import reserved_cluster
 from tpk_tensorpack.dataflow import DataFromList
 
 import tpk
-from tpk.cli.launch.cluster import reserved_cluster
 
 LISTED = [line.split("\t") for line in Path(__file__).with_name("train_page.tsv").read_text().splitlines()]
 NAMES = {name for name, *_ in LISTED}

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tpk_tensorpack as tp
+from tpk_distributed.launch.tasks import reserved_cluster
 from tpk_tensorpack.graph_builder.utils import merge_grad_list, split_grad_list
 from tpk_tensorpack.tfutils.distributed import get_distributed_session_creator
 from tpk_tensorpack.tfutils.tower import PredictTowerContext, TowerContext, TowerFunc, TrainTowerContext
 from tpk_tensorpack.train.interface import apply_default_prefetch
 
 import tpk
-from tpk.cli.launch.cluster import reserved_cluster
 from tpk.errors import ConfigError, PluginError, TowerError
 
 v1 = tf.compat.v1
@@ -434,7 +434,7 @@ if sys.argv[1] == "worker" and sys.argv[2] == "0":
 
 def test_gradients_of_workers_are_summed_up(tmp_path):
     """Both workers train on the same, undivided data, like one worker with twice the learning rate."""
-    with reserved_cluster(workers=2, parameter_servers=1) as cluster:
+    with reserved_cluster(workers=2, ps=1) as cluster:
         outputs, statuses = run_cluster(cluster, tmp_path)
     assert statuses == [0, 0, 0], "\n".join(each[-2000:] for each in outputs)
     doubled = Model(lambda: v1.train.MomentumOptimizer(0.2, 0.9))
@@ -444,7 +444,7 @@ def test_gradients_of_workers_are_summed_up(tmp_path):
 
 def run_cluster(cluster, tmp_path):
     """Wait for the processes; return their output and exit status."""
-    (ps,) = cluster.parameter_servers
+    (ps,) = cluster.ps
     source = WORKERS.format(tests=str(Path(__file__).parent), ps=ps, workers=list(cluster.workers))
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2"}
     processes = [

@@ -1,4 +1,4 @@
-"""The entry point of the ``tpk`` command and the table of its subcommands."""
+"""The entry point of the ``tpk`` command."""
 
 from __future__ import annotations
 
@@ -11,21 +11,8 @@ import click
 from click.shell_completion import shell_complete
 
 from tpk import __version__
-from tpk.cli.framework import SETTINGS, LazyGroup, examples
+from tpk.cli.framework import SETTINGS, CommandGroup, examples
 from tpk.errors import TpkError
-
-COMMANDS = {
-    "train": "tpk.cli.train:train",
-    "launch": "tpk.cli.launch.command:launch",
-    "runs": "tpk.cli.runs.listing:runs",
-    "show": "tpk.cli.runs.showing:show",
-    "plot": "tpk.cli.runs.plotting:plot",
-    "checkpoint": "tpk.cli.checkpoints:checkpoint",
-    "export": "tpk.cli.export:export",
-    "data-speed": "tpk.cli.data_speed:data_speed",
-    "plugins": "tpk.cli.plugins.listing:plugins",
-    "doctor": "tpk.cli.doctor:doctor",
-}
 
 _COMPLETION = "_TPK_COMPLETE"
 """The environment variable with which a shell asks for completion; click defines its values."""
@@ -34,8 +21,7 @@ _INTERRUPTED = 130
 
 
 @click.group(
-    cls=LazyGroup,
-    targets=COMMANDS,
+    cls=CommandGroup,
     invoke_without_command=True,
     context_settings=SETTINGS,
     epilog=examples(
@@ -61,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Returns:
         The exit status: 0 for success; 1 for an error, which is one line on stderr; 2 for an unknown command or option;
-        130 after Ctrl-C. ``tpk launch`` and ``tpk checkpoint diff`` define more.
+        130 after Ctrl-C. ``tpk checkpoint diff`` and commands of packages define more.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     # `Command.main` would handle an EOFError or a broken pipe in the user's code as if it were the terminal's.

@@ -14,17 +14,13 @@ _CALLBACKS = (  # noqa: SIM905 - a table of names reads better in lines
 ).split()
 _TRAINERS = (  # noqa: SIM905 - a table of names reads better in lines
     "MultiObjectiveTrainer SingleCostTrainer NoOpTrainer SimpleTrainer QueueInputTrainer AsyncMultiGPUTrainer "
-    "SyncMultiGPUTrainer SyncMultiGPUTrainerParameterServer SyncMultiGPUTrainerReplicated CollectiveTrainer "
-    "DistributedReplicatedTrainer DistributedParameterServerTrainer"
+    "SyncMultiGPUTrainer SyncMultiGPUTrainerParameterServer SyncMultiGPUTrainerReplicated"
 ).split()
 _STRATEGIES = {
     "single": "SingleStrategy",
     "async": "AsyncStrategy",
     "replicated": "ReplicatedStrategy",
     "parameter_server": "ParameterServerStrategy",
-    "collective": "CollectiveStrategy",
-    "distributed_replicated": "DistributedReplicatedStrategy",
-    "distributed_parameter_server": "DistributedParameterServerStrategy",
 }
 
 BUILTINS: dict[str, dict[str, str]] = {
@@ -33,12 +29,27 @@ BUILTINS: dict[str, dict[str, str]] = {
     "monitor": {name: f"tpk.monitors:{name}" for name in ("TFEventWriter", "JSONWriter", "CSVWriter", "ScalarPrinter")},
     "callback": {name: f"tpk.callbacks:{name}" for name in _CALLBACKS},
     "plugin": {},
+    "command": {
+        "train": "tpk.cli.train:train",
+        "runs": "tpk.cli.runs.listing:runs",
+        "show": "tpk.cli.runs.showing:show",
+        "plot": "tpk.cli.runs.plotting:plot",
+        "checkpoint": "tpk.cli.checkpoints:checkpoint",
+        "export": "tpk.cli.export:export",
+        "data-speed": "tpk.cli.data_speed:data_speed",
+        "plugins": "tpk.cli.plugins.listing:plugins",
+        "doctor": "tpk.cli.doctor:doctor",
+    },
 }
 """``"module:attr"`` by kind and name."""
 
 _IN_PACKAGES = {
-    "tpk_horovod.strategy": "horovod",
-    "tpk_horovod.trainer": "HorovodTrainer",
+    "tpk_distributed": (
+        "collective distributed_replicated distributed_parameter_server launch Cluster Timeouts as_cluster as_timeouts "
+        "CollectiveTrainer DistributedReplicatedTrainer DistributedParameterServerTrainer "
+        "CollectiveStrategy DistributedReplicatedStrategy DistributedParameterServerStrategy"
+    ),
+    "tpk_horovod": "horovod HorovodTrainer",
     "tpk_keras": "KerasModel KerasRestore KerasSaver",
     "tpk_mlflow": "mlflow",
     "tpk_prometheus": "prometheus",
@@ -52,6 +63,6 @@ def where_to_find(name: str) -> str:
     """Return in which package a name of `PACKAGES` is, and how to install it; empty for other names."""
     if name not in PACKAGES:
         return ""
-    extra = PACKAGES[name].partition(".")[0].removeprefix("tpk_")
+    extra = PACKAGES[name].removeprefix("tpk_")
     command = f'`pip install "tpk-train[{extra}]"`, or in a checkout `pip install plugins/tpk-{extra}`'
     return f"{name!r} is in the package tpk-{extra}: {command}."

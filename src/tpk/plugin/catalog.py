@@ -30,6 +30,7 @@ GROUPS = {
     "callback": "tpk.callbacks",
     "monitor": "tpk.monitors",
     "plugin": "tpk.plugins",
+    "command": "tpk.commands",
 }
 """The entry-point group of each kind of plugin."""
 

@@ -4,13 +4,10 @@ from .base import (
     GPU_PREFETCH as GPU_PREFETCH,
     Strategy as Strategy,
 )
-from .collective.strategy import CollectiveStrategy as CollectiveStrategy
 from .device_setter import LeastLoadedDeviceSetter as LeastLoadedDeviceSetter
+from .multi_process import MultiProcessStrategy as MultiProcessStrategy
 from .parameter_server import ParameterServerStrategy as ParameterServerStrategy
-from .parameter_servers.asynchronous import DistributedParameterServerStrategy as DistributedParameterServerStrategy
-from .parameter_servers.replicated import DistributedReplicatedStrategy as DistributedReplicatedStrategy
-from .processes.multi_process import MultiProcessStrategy as MultiProcessStrategy
-from .processes.process_group import ProcessGroup as ProcessGroup, SingleProcess as SingleProcess
+from .process_group import ProcessGroup as ProcessGroup, SingleProcess as SingleProcess
 from .replicated import (
     POST_INIT_OPS_KEY as POST_INIT_OPS_KEY,
     ReplicatedStrategy as ReplicatedStrategy,

@@ -20,7 +20,7 @@ from tpk.session.creator import (
     default_session_config,
     running_queues,
 )
-from tpk.strategies.processes.process_group import ProcessGroup, SingleProcess
+from tpk.strategies.process_group import ProcessGroup, SingleProcess
 from tpk.tower.context import PredictTowerContext
 from tpk.tower.tower_func import TowerFunc
 

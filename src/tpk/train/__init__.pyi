@@ -16,9 +16,6 @@ from .tower_trainer import (
 from .trainer import Trainer as Trainer
 from .trainers import (
     AsyncMultiGPUTrainer as AsyncMultiGPUTrainer,
-    CollectiveTrainer as CollectiveTrainer,
-    DistributedParameterServerTrainer as DistributedParameterServerTrainer,
-    DistributedReplicatedTrainer as DistributedReplicatedTrainer,
     NoOpTrainer as NoOpTrainer,
     QueueInputTrainer as QueueInputTrainer,
     SimpleTrainer as SimpleTrainer,

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tpk.cluster.connections import check_listening
-from tpk.cluster.membership import Key, WorkerState
-from tpk.cluster.server import SharedSession
-from tpk.cluster.spec import PS, WORKER, Cluster, device_of
+from tpk_distributed.cluster import PS, WORKER, Cluster, device_of
+from tpk_distributed.connections import check_listening
+from tpk_distributed.membership import Key, WorkerState
+from tpk_distributed.tensorflow_server import SharedSession
 
 SECONDS_TO_ANSWER = 10.0
 """The longest time that a thread waits for a board whose process is dead."""

@@ -1,4 +1,4 @@
-"""The processes of a cluster, and how long they wait for each other: from `TF_CONFIG`, SLURM, or given explicitly."""
+"""The processes of a training: from TF_CONFIG, from SLURM, or given explicitly."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import attrs
 
-from tpk.cluster.slurm import slurm_step
 from tpk.errors import ConfigError
+from tpk_distributed.slurm import slurm_step
 
 WORKER, PS = "worker", "ps"
 
@@ -21,7 +21,7 @@ _ADDRESS = re.compile(r"^(?P<host>\[[^\]]+\]|[^\s:\[\]]+):(?P<port>\d{1,5})$")
 WAYS_TO_SAY = (
     "Start all processes on this host with `tpk launch -n 2 script.py`; or set TF_CONFIG in each, as Kubeflow does: "
     '\'{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index": 0}}\'; or start them '
-    "with SLURM's srun; or pass cluster=tpk.Cluster(workers=[...], index=...) to the strategy."
+    "with SLURM's srun; or pass cluster=tpk_distributed.Cluster(workers=[...], index=...) to the strategy."
 )
 
 
@@ -118,6 +118,10 @@ class Cluster:
         """The prefix of all device strings of this process, such as ``"/job:worker/replica:0/task:1"``."""
         return device_of(self.job, self.index)
 
+    def as_tf_config(self, job: str, index: int) -> str:
+        """Return the value of TF_CONFIG for one of the processes."""
+        return json.dumps({"cluster": self.jobs, "task": {"type": job, "index": index}})
+
     def name_of(self, job: str, index: int) -> str:
         """Return the name of a process in messages, such as ``"rank 1 (10.0.0.2:2222)"``."""
         address = self.jobs[job][index]
@@ -210,7 +214,7 @@ def as_cluster(value: Any) -> Cluster:
         return value
     if isinstance(value, Mapping):
         return Cluster.from_mapping(value)
-    raise ConfigError(f"cluster={value!r}: expected a tpk.Cluster, or a mapping with the structure of TF_CONFIG.")
+    raise ConfigError(f"cluster={value!r}: expected a Cluster, or a mapping with the structure of TF_CONFIG.")
 
 
 def device_of(job: str, index: int) -> str:
@@ -240,59 +244,3 @@ def _index(value: Any) -> int:
         return int(str(value))
     except ValueError:
         raise ConfigError(f"the index of 'task' is {value!r}; expected a number, 0 or more.") from None
-
-
-def _is_seconds(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise ConfigError(f"Timeouts({attribute.name}={value!r}): expected a positive number of seconds.")
-
-
-def _seconds(default: float) -> Any:
-    return attrs.field(default=default, validator=_is_seconds)
-
-
-@attrs.frozen(kw_only=True)
-class Timeouts:
-    """How many seconds a process waits for the others of its training.
-
-    Attributes:
-        start: for all processes to start.
-        heartbeat: for a sign of life. A process without one is considered dead: it is frozen, its host is down, or the
-            network is interrupted. The others report that within 3 more seconds, and end within 30. A process that
-            has ended is noticed within a few seconds.
-        late_warning: until the log names a live process that others wait for. They continue to wait. From then on, two
-            processes that wait for each other at different points of the program are detected.
-        barrier: for a live process that others wait for. Must be longer than the chief needs to evaluate and save.
-
-    Raises:
-        ConfigError: if a timeout is not a positive number.
-
-    Example:
-        ```python
-        strategy = tpk.use("collective", timeouts=tpk.Timeouts(start=60, heartbeat=10))
-        ```
-    """
-
-    start: float = _seconds(300.0)
-    heartbeat: float = _seconds(60.0)
-    late_warning: float = _seconds(30.0)
-    barrier: float = _seconds(1800.0)
-
-
-def as_timeouts(value: Any) -> Timeouts:
-    """Return the timeouts for a strategy's option.
-
-    Args:
-        value: a `Timeouts`; a mapping with some of its fields; or None, for the defaults.
-
-    Raises:
-        ConfigError: if the value is invalid, or has unknown fields.
-    """
-    if value is None:
-        return Timeouts()
-    if isinstance(value, Timeouts):
-        return value
-    fields = [field.name for field in attrs.fields(Timeouts)]
-    if isinstance(value, Mapping) and set(value) <= set(fields):
-        return Timeouts(**value)
-    raise ConfigError(f"timeouts={value!r}: expected a tpk.Timeouts, or a mapping with any of {', '.join(fields)}.")

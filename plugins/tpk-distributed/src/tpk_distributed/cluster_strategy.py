@@ -10,22 +10,20 @@ import numpy as np
 import tensorflow as tf
 
 import tpk
-from tpk.cluster.boards import shared_config
-from tpk.cluster.heartbeat import Heartbeat
-from tpk.cluster.server import RunningServer, SharedSession, given_server, start_server
-from tpk.cluster.spec import PS, WORKER, Cluster, as_timeouts, device_of
 from tpk.errors import PeerError, TrainerStateError, add_note
-from tpk.plugin import Callback, hookimpl
-from tpk.session.creator import SessionCreator, default_session_config
-from tpk.strategies.base import Strategy
-from tpk.strategies.processes.process_group import ProcessGroup, SingleProcess, pack, unpack
+from tpk.session import default_session_config
+from tpk_distributed.boards import shared_config
+from tpk_distributed.cluster import PS, WORKER, Cluster, device_of
+from tpk_distributed.heartbeat import Heartbeat
+from tpk_distributed.tensorflow_server import RunningServer, SharedSession, given_server, start_server
+from tpk_distributed.timeouts import as_timeouts
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger(f"tpk.{__name__}")
 
 T = TypeVar("T")
 
 
-class ClusterStrategy(Strategy):
+class ClusterStrategy(tpk.Strategy):
     """The base of strategies whose processes communicate through TensorFlow servers.
 
     Args:
@@ -50,7 +48,7 @@ class ClusterStrategy(Strategy):
         self._given_server = server
         self._server: RunningServer | None = None
         self._heartbeat: Heartbeat | None = None
-        self._process_group: ProcessGroup = SingleProcess()
+        self._process_group: tpk.ProcessGroup = tpk.SingleProcess()
 
     @property
     def world_size(self) -> int:
@@ -63,7 +61,7 @@ class ClusterStrategy(Strategy):
         return self.cluster.index + (0 if self.cluster.job == WORKER else self.world_size)
 
     @property
-    def process_group(self) -> ProcessGroup:
+    def process_group(self) -> tpk.ProcessGroup:
         """How this worker communicates with the others, between `join` and `leave`."""
         return self._process_group
 
@@ -119,13 +117,13 @@ class ClusterStrategy(Strategy):
         If they need its server, wait a while for them to leave.
         """
         heartbeat, self._heartbeat = self._heartbeat, None
-        process_group, self._process_group = self._process_group, SingleProcess()
+        process_group, self._process_group = self._process_group, tpk.SingleProcess()
         if isinstance(process_group, ClusterProcessGroup):
             process_group.close()
         if heartbeat is not None:
             heartbeat.leave(sys.exc_info()[1])
 
-    @hookimpl(trylast=True)  # The input's own explanation of its failure takes precedence.
+    @tpk.hookimpl(trylast=True)  # The input's own explanation of its failure takes precedence.
     def translate_error(self, error: BaseException) -> BaseException | None:
         """Return an error that names another process if it caused this error."""
         if self._heartbeat is None:
@@ -140,7 +138,7 @@ class ClusterStrategy(Strategy):
         if known is not None and trainer.loop.failure is not None and not isinstance(trainer.loop.failure, PeerError):
             add_note(trainer.loop.failure, f"another process has failed before: {known}")
 
-    def session_creator(self, config: Any) -> SessionCreator:
+    def session_creator(self, config: Any) -> tpk.SessionCreator:
         """Return the creator of the session, which is on TensorFlow's server of this process."""
         return _SharedSessionCreator(self, config)
 
@@ -164,7 +162,7 @@ def joined(value: T | None) -> T:
     return value
 
 
-class _SharedSessionCreator(SessionCreator):
+class _SharedSessionCreator(tpk.SessionCreator):
     """Creates the session of a process."""
 
     def __init__(self, strategy: ClusterStrategy, config: Any) -> None:
@@ -176,7 +174,7 @@ class _SharedSessionCreator(SessionCreator):
         return self._strategy.create_session(graph, self._config)
 
 
-class WatchSteps(Callback):
+class WatchSteps(tpk.Callback):
     """Tells the heartbeat when this process is in a step, in which it waits for the others.
 
     Args:
@@ -201,7 +199,7 @@ class WatchSteps(Callback):
         self._end()
 
 
-class ClusterProcessGroup(ProcessGroup):
+class ClusterProcessGroup(tpk.ProcessGroup):
     """A process group whose workers send their values to the chief, which sends all of them to each worker.
 
     They use queues on the first parameter server, or on the chief's server if there are no parameter servers.
@@ -219,13 +217,15 @@ class ClusterProcessGroup(ProcessGroup):
         host = (PS if cluster.ps else WORKER, 0)
         graph = tf.Graph()
         with graph.as_default(), tf.device(f"{device_of(*host)}/device:CPU:0"):
-            self._data = tf.compat.v1.placeholder(tf.string, [])
-            to_chief = {rank: _queue(f"tpk/gather_{server.trainings}/from_rank{rank}") for rank in others}
-            from_chief = {rank: _queue(f"tpk/gather_{server.trainings}/to_rank{rank}") for rank in others}
+            name = f"tpk/gather_{server.trainings}"
+            to_chief = {rank: _queue(f"{name}/from_rank{rank}", []) for rank in others}
+            from_chief = {rank: _queue(f"{name}/to_rank{rank}", [self.world_size]) for rank in others}
             if self.rank == 0:
+                self._data = tf.compat.v1.placeholder(tf.string, [self.world_size])
                 self._receive = [queue.dequeue() for queue in to_chief.values()]
                 self._send = tf.group(*(queue.enqueue(self._data) for queue in from_chief.values()))
             else:
+                self._data = tf.compat.v1.placeholder(tf.string, [])
                 self._receive = from_chief[self.rank].dequeue()
                 self._send = to_chief[self.rank].enqueue(self._data)
         self._sess = SharedSession(server.target, graph, shared_config(cluster, host))
@@ -234,12 +234,13 @@ class ClusterProcessGroup(ProcessGroup):
         """Wait for the data of all processes, and return it by rank."""
         try:
             with self._heartbeat.waiting("gather", self._sess):
+                # As objects, because NumPy would strip trailing zeros from byte strings.
                 if self.rank == 0:
                     every = [data, *self._sess.run(self._receive)]
-                    self._run_send(pack(every=every))
+                    self._sess.run(self._send, {self._data: np.array(every, object)})
                 else:
-                    self._run_send(data)
-                    every = unpack(self._sess.run(self._receive))["every"]
+                    self._sess.run(self._send, {self._data: np.array(data, object)})
+                    every = self._sess.run(self._receive)
         except tf.errors.OpError as error:
             raise PeerError(f"the processes could not communicate: {error.message}") from error
         return list(every)
@@ -248,11 +249,7 @@ class ClusterProcessGroup(ProcessGroup):
         """Close the session."""
         self._sess.close()
 
-    def _run_send(self, data: bytes) -> None:
-        # As an object, because NumPy would strip trailing zeros from a byte string.
-        self._sess.run(self._send, {self._data: np.array(data, object)})
 
-
-def _queue(name: str) -> Any:
+def _queue(name: str, shape: list[int]) -> Any:
     # One value at a time is enough, because the next one is sent after the answer to this one.
-    return tf.queue.FIFOQueue(2, [tf.string], [[]], shared_name=name, name=name.replace("/", "_"))
+    return tf.queue.FIFOQueue(2, [tf.string], [shape], shared_name=name, name=name.replace("/", "_"))

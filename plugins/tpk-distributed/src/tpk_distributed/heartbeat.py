@@ -12,9 +12,11 @@ from contextlib import contextmanager
 import attrs
 import tensorflow as tf
 
-from tpk.cluster.boards import SECONDS_TO_ANSWER, Board, boards_of
-from tpk.cluster.connections import Connections
-from tpk.cluster.membership import (
+from tpk.errors import PeerError
+from tpk_distributed.boards import SECONDS_TO_ANSWER, Board, boards_of
+from tpk_distributed.cluster import PS, WORKER, Cluster
+from tpk_distributed.connections import Connections
+from tpk_distributed.membership import (
     KINDS,
     LEFT,
     SECONDS_BETWEEN_BEATS,
@@ -23,11 +25,10 @@ from tpk.cluster.membership import (
     WorkerState,
     names_of,
 )
-from tpk.cluster.server import RunningServer, SharedSession
-from tpk.cluster.spec import PS, WORKER, Cluster, Timeouts
-from tpk.errors import PeerError
+from tpk_distributed.tensorflow_server import RunningServer, SharedSession
+from tpk_distributed.timeouts import Timeouts
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger(f"tpk.{__name__}")
 
 _REMOTE = re.compile(r"/job:(worker|ps)/replica:0/task:(\d+)")
 _FROM_ELSEWHERE = ("remote target", "Collective ops is aborted by", "Session::Close()", "Operation timed out")

@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-from tpk.cluster.connections import is_refused
-from tpk.cluster.spec import PS, WORKER, Cluster, Timeouts
 from tpk.errors import MismatchError, PeerError
+from tpk_distributed.cluster import PS, WORKER, Cluster
+from tpk_distributed.connections import is_refused
+from tpk_distributed.timeouts import Timeouts
 
 KINDS = ("step", "gather", "broadcast", "synchronization")
 """The kinds of runs in which a worker waits for the others."""
@@ -230,7 +231,7 @@ class Membership:
             raise PeerError(
                 f"{names_of(missing)} did not start within {self._timeouts.start:g} s.{hint} Check its output, and "
                 "whether its address can be reached from here. To wait longer, write "
-                "timeouts=tpk.Timeouts(start=<seconds>)."
+                "timeouts={'start': <seconds>}."
             )
         return missing
 

@@ -13,12 +13,12 @@ from typing import Any
 import attrs
 import tensorflow as tf
 
-from tpk.cluster.connections import are_on_loopback, confine_to_loopback
-from tpk.cluster.spec import PS, WORKER, Cluster, as_cluster
 from tpk.errors import ConfigError
 from tpk.tf_internals import close_runtime, is_closed, keep_for_good, mark_closed
+from tpk_distributed.cluster import PS, WORKER, Cluster, as_cluster
+from tpk_distributed.connections import are_on_loopback, confine_to_loopback
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger(f"tpk.{__name__}")
 
 _SECONDS_AT_EXIT = 2.0
 _SECONDS_TO_CLOSE = 3.0

@@ -1,7 +1,7 @@
 """Rendezvous of the processes of a training run.
 
 For processes started by `horovodrun` or MPI, Horovod reads the environment that these set. For processes started by
-`tpk launch`, Kubernetes or SLURM, `tpk.Cluster` describes the cluster; the chief then runs Horovod's own
+`tpk launch`, Kubernetes or SLURM, `tpk_distributed.Cluster` describes the cluster; the chief then runs Horovod's own
 rendezvous server at its address, and each process gets the environment that `horovodrun` would have set.
 
 If a process does not arrive at Horovod's rendezvous in time, Horovod aborts the others. Therefore the processes meet at
@@ -24,9 +24,9 @@ from typing import Any
 
 import attrs
 import psutil
+from tpk_distributed import Cluster, Timeouts
 
 import tpk
-from tpk.cluster import Cluster, Timeouts
 from tpk.errors import PeerError
 
 logger = logging.getLogger(f"tpk.{__name__}")
@@ -212,7 +212,7 @@ class Board:
             if now - start > timeouts.start:
                 raise PeerError(
                     f"rank {self.rank} has waited for {timeouts.start:.0f} s, but {reason}. Check that all processes "
-                    "were started and can reach each other, or wait longer: timeouts=tpk.Timeouts(start=<seconds>)."
+                    "were started and can reach each other, or wait longer: timeouts={'start': <seconds>}."
                 )
             if now > next_report:
                 next_report += timeouts.late_warning

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
+from tpk_distributed import Timeouts
 
 import tpk
-from tpk.cluster import Timeouts
 from tpk.errors import MismatchError, PeerError
 from tpk.plugin import hookimpl
 from tpk_horovod.bootstrap import Board
@@ -126,7 +126,7 @@ class Peers:
             if waited > self._timeouts.barrier:
                 self._given_up = (
                     f"rank {self._rank} has waited for {waited:.0f} s{self._for_whom()}. Check why it is "
-                    "late, or wait longer: timeouts=tpk.Timeouts(barrier=<seconds>)."
+                    "late, or wait longer: timeouts={'barrier': <seconds>}."
                 )
                 logger.error("%s", self._given_up)
                 self._shut_down()

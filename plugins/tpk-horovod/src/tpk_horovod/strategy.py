@@ -11,9 +11,9 @@ from contextlib import ExitStack, nullcontext
 from typing import Any
 
 import tensorflow as tf
+from tpk_distributed import Cluster, Timeouts, as_cluster, as_timeouts
 
 import tpk
-from tpk.cluster import Cluster, Timeouts, as_cluster, as_timeouts
 from tpk.plugin import also_spelled
 from tpk.strategies import DEVICE_SPELLINGS, GPU_PREFETCH, MultiProcessStrategy, ProcessGroup, SingleProcess
 from tpk_horovod import bootstrap
@@ -56,15 +56,15 @@ class HorovodStrategy(MultiProcessStrategy):
             (Maleki et al., "Scaling Distributed Training with Adaptive Summation", 2020). It needs MPI, and the number
             of processes must be a power of two.
         shard_data: whether each process gets a share of the data; otherwise each uses all data that it is given.
-        timeouts: a `tpk.Timeouts`, or a mapping with some of its fields: how long to wait for other processes before
-            this process ends with a `PeerError`. Dead processes are detected at once.
+        timeouts: a `tpk_distributed.Timeouts`, or a mapping with some of its fields: how long to wait for other
+            processes before this process ends with a `PeerError`. Dead processes are detected at once.
         fusion_bytes: the size of the buffers in which Horovod combines gradients; None for Horovod's default of
             128 MiB; 0 to send each gradient separately. The combinations depend on timing, so with three or more
             processes the rounding of sums varies between runs, unless this is 0.
         sync_variables: as for `tpk.ReplicatedStrategy`, over the devices of this process; then all processes get the
             chief's values.
         cluster: the processes that train together, if they are not given by Horovod's environment, TF_CONFIG or SLURM:
-            a `tpk.Cluster`, or a mapping with the structure of TF_CONFIG.
+            a `tpk_distributed.Cluster`, or a mapping with the structure of TF_CONFIG.
 
     Raises:
         ConfigError: if an option is invalid.

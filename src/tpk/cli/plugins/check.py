@@ -18,6 +18,7 @@ from typing import Any
 
 import attrs
 
+from tpk.cli.framework import check_command
 from tpk.errors import PluginError, TpkError
 from tpk.plugin.callback import HOOK_NAMES
 from tpk.plugin.catalog import Catalog, CatalogEntry
@@ -102,6 +103,9 @@ def check_target(entry: CatalogEntry, target: Any) -> None:
     """
     if entry.kind == "plugin":
         HookManager().register(create(target, {}, str(entry)))
+        return
+    if entry.kind == "command":
+        check_command(entry, target)
         return
     base = pkgutil.resolve_name(_BASES[entry.kind])
     if not callable(target):

@@ -27,6 +27,9 @@ def show(name: str, kind: str | None) -> int:
     quiet_tensorflow()
     entry = _find(name, kind)
     target = get_catalog().load(entry)
+    if isinstance(target, click.Command):
+        print(f"{entry}\n\n{target.get_help(click.Context(target, info_name=f'tpk {name}'))}")
+        return 0
     documentation = inspect.cleandoc(target.__doc__ or "It has no docstring.")
     sections = [str(entry), documentation, f"Options:{_options_of(target)}"]
     if entry.kind in ("callback", "monitor", "plugin"):

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.strategies.all_reduce import pack, plan_packs, unpack
-from tpk.strategies.collective.shared_memory import SharedMemory, reduce_in_shared_memory
+from tpk_distributed.collective.shared_memory import SharedMemory, reduce_in_shared_memory
 
 _INSTANCES_BITS = 14
 

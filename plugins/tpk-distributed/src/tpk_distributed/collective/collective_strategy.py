@@ -10,21 +10,19 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.checks import check_one_of
-from tpk.cluster.server import SharedSession
-from tpk.cluster.spec import WORKER, Cluster, Timeouts, as_cluster, device_of
 from tpk.errors import ConfigError
 from tpk.graph.devices import Devices, add_logical_devices, is_gpu, parts_of_one_gpu
-from tpk.plugin import Callback
-from tpk.plugin.creation import also_spelled
-from tpk.session.creator import NewSessionCreator, SessionCreator
-from tpk.strategies.base import DEVICE_SPELLINGS, GPU_PREFETCH
-from tpk.strategies.collective.ops import COMPRESSIONS, LEAST_SHARED_BYTES, Collectives
-from tpk.strategies.collective.shared_memory import SharedMemory, share_memory
-from tpk.strategies.processes.cluster_strategy import ClusterStrategy, WatchSteps, joined
-from tpk.strategies.processes.multi_process import MultiProcessStrategy
-from tpk.strategies.replicated import DEFAULT_PACK_BYTES
+from tpk.plugin import Callback, also_spelled
+from tpk.session import NewSessionCreator, SessionCreator
+from tpk.strategies import DEVICE_SPELLINGS, GPU_PREFETCH, MultiProcessStrategy
+from tpk_distributed.cluster import WORKER, Cluster, as_cluster, device_of
+from tpk_distributed.cluster_strategy import ClusterStrategy, WatchSteps, joined
+from tpk_distributed.collective.collective_ops import COMPRESSIONS, LEAST_SHARED_BYTES, Collectives
+from tpk_distributed.collective.shared_memory import SharedMemory, share_memory
+from tpk_distributed.tensorflow_server import SharedSession
+from tpk_distributed.timeouts import Timeouts
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger(f"tpk.{__name__}")
 
 COMMUNICATIONS = ("auto", "ring", "nccl", "shared_memory")
 
@@ -90,7 +88,9 @@ class CollectiveStrategy(ClusterStrategy, MultiProcessStrategy):
         timeouts: Timeouts | Mapping[str, float] | None = None,
         server_config: Any = None,
     ) -> None:
-        MultiProcessStrategy.__init__(self, devices, mode, DEFAULT_PACK_BYTES, sync_variables, shard_data, average)
+        MultiProcessStrategy.__init__(
+            self, devices, mode, sync_variables=sync_variables, shard_data=shard_data, average=average
+        )
         ClusterStrategy.__init__(self, as_cluster(cluster), timeouts, server_config)
         if self.cluster.job != WORKER:
             raise ConfigError(

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tpk.dataflow.memory import aligned_empty
-from tpk.strategies.processes.process_group import ProcessGroup
+from tpk.dataflow import aligned_empty
+from tpk.strategies import ProcessGroup
 
 _HEADER = mmap.ALLOCATIONGRANULARITY
 _NONCE_BYTES = 16

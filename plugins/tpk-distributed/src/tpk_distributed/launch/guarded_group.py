@@ -13,9 +13,9 @@ from typing import IO
 
 import attrs
 
-from tpk.cli.launch import guard
-from tpk.cli.launch.cluster import Task
-from tpk.cli.launch.output import TaggedLines
+from tpk_distributed.launch import guard
+from tpk_distributed.launch.tagged_lines import TaggedLines
+from tpk_distributed.launch.tasks import Task
 
 
 @attrs.define(eq=False)
@@ -52,7 +52,7 @@ class Launched:
         return bool(data)
 
 
-class ProcessGroup:
+class GuardedGroup:
     """Starts processes in their own group, so that a terminal's Ctrl-C reaches them through the launcher only.
 
     Args:

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import click
 
-from tpk.cli.framework import examples
 from tpk.errors import ConfigError
 
-_OTHER_LAUNCHERS = """
+_EXAMPLES = """\b
+Examples:
+  tpk launch -n 2 train.py --strategy collective
+  tpk launch -n 2 --ps 1 --threads 2 train.py --strategy distributed_replicated
+  tpk launch -n 2 -m my_package.train --max-epoch 3
 
 \b
 This is for one host. For several hosts, use the launcher of the cluster:
@@ -27,12 +30,7 @@ _THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS
 @click.command(
     options_metavar="-n N [OPTIONS]",
     context_settings={"allow_interspersed_args": False},
-    epilog=examples(
-        "tpk launch -n 2 train.py --strategy collective",
-        "tpk launch -n 2 --ps 1 --threads 2 train.py --strategy distributed_replicated",
-        "tpk launch -n 2 -m my_package.train --max-epoch 3",
-    )
-    + _OTHER_LAUNCHERS,
+    epilog=_EXAMPLES,
 )
 @click.option("-n", "workers", metavar="N", type=click.IntRange(min=1), required=True, help="The number of workers.")
 @click.option(
@@ -70,8 +68,8 @@ def launch(workers: int, ps: int, threads: int | None, grace: float, is_module: 
     if os.name != "posix":
         raise ConfigError("tpk launch needs Linux or macOS: it uses process groups.")
     # These import modules that Windows does not have.
-    from tpk.cli.launch.cluster import reserved_cluster
-    from tpk.cli.launch.processes import run_processes
+    from tpk_distributed.launch.launched_processes import run_processes
+    from tpk_distributed.launch.tasks import reserved_cluster
 
     _check(is_module, script[0])
     environment = {"PYTHONUNBUFFERED": "1", **os.environ}

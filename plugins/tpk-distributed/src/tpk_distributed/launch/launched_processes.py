@@ -10,9 +10,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO
 
-from tpk.cli.launch.cluster import Cluster
-from tpk.cli.launch.group import Launched, ProcessGroup
-from tpk.cli.launch.output import say, write
+from tpk_distributed.cluster import WORKER, Cluster
+from tpk_distributed.launch.guarded_group import GuardedGroup, Launched
+from tpk_distributed.launch.tagged_lines import say, write
+from tpk_distributed.launch.tasks import tasks_of
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 SETTLE_SECONDS = 5.0
@@ -27,7 +28,7 @@ def run_processes(command: Sequence[str], cluster: Cluster, environment: Mapping
 
     Args:
         command: the program and its arguments, the same for all.
-        cluster: the tasks.
+        cluster: the processes.
         environment: the environment variables that all processes have.
         grace: the seconds between SIGTERM and SIGKILL.
 
@@ -36,9 +37,12 @@ def run_processes(command: Sequence[str], cluster: Cluster, environment: Mapping
         failed.
     """
     with _signals_received() as signals, contextlib.ExitStack() as cleanup:
-        group = ProcessGroup(grace)
+        group = GuardedGroup(grace)
         cleanup.callback(group.kill)
-        launched = [group.start(command, task, {**environment, **cluster.environment(task)}) for task in cluster.tasks]
+        launched = [
+            group.start(command, task, {**environment, "TF_CONFIG": cluster.as_tf_config(task.job, task.index)})
+            for task in tasks_of(cluster)
+        ]
         watch = _Watch(launched, group, grace, signals)
         watch.wait()
         # Their children must end before the last of the output can be read.
@@ -53,9 +57,9 @@ def run_processes(command: Sequence[str], cluster: Cluster, environment: Mapping
 class _Watch:
     """Reads the output of the processes, forwards signals, and ends the others when one fails."""
 
-    def __init__(self, launched: list[Launched], group: ProcessGroup, grace: float, signals: socket.socket) -> None:
+    def __init__(self, launched: list[Launched], group: GuardedGroup, grace: float, signals: socket.socket) -> None:
         self._launched = launched
-        self._workers = [each for each in launched if each.task.type == "worker"]
+        self._workers = [each for each in launched if each.task.job == WORKER]
         self._group = group
         self._grace = grace
         self._signals = signals

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
 
-from tpk.graph.gradients import check_optimizer
-from tpk.graph.objective import Objective
-from tpk.plugin.creation import also_spelled
-from tpk.strategies.base import DEVICE_SPELLINGS, GPU_PREFETCH, GetInputs
-from tpk.strategies.parameter_servers.base import DistributedStrategy
-from tpk.strategies.towers import build_on_multi_tower, in_turn
-from tpk.strategies.update_order import after_reads, apply_in_groups
-from tpk.tower.tower_func import TowerFunc
+from tpk.graph import Objective
+from tpk.plugin import also_spelled
+from tpk.strategies import (
+    DEVICE_SPELLINGS,
+    GPU_PREFETCH,
+    after_reads,
+    apply_in_groups,
+    build_on_multi_tower,
+    in_turn,
+)
+from tpk.tower import TowerFunc
+from tpk_distributed.parameter_servers.distributed_strategy import DistributedStrategy
 
 
 @also_spelled({**DEVICE_SPELLINGS, "server": "cluster"}, gpu_prefetch=GPU_PREFETCH)
@@ -61,7 +65,7 @@ class DistributedParameterServerStrategy(DistributedStrategy):
     def build(
         self,
         tower_func: TowerFunc,
-        get_inputs: GetInputs,
+        get_inputs: Callable[[], Sequence[Any]],
         objectives: Sequence[Objective],
         groups: Sequence[Sequence[int]] = ((0,),),
     ) -> list[Any]:
@@ -71,7 +75,7 @@ class DistributedParameterServerStrategy(DistributedStrategy):
         with self._cached_variables():
             towers = build_on_multi_tower(self.devices, lambda: tower_func(*take()), place=self.placement.for_worker)
         with tf.compat.v1.device(self.placement):
-            optimizers = [check_optimizer(objective.get_optimizer()) for objective in objectives]
+            optimizers = [objective.get_optimizer() for objective in objectives]
         gradients = [
             self.reduce_over_towers(objective, optimizer, towers)
             for objective, optimizer in zip(objectives, optimizers, strict=True)

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 import tpk
-from tpk.graph.gradients import Gradients, check_optimizer
-from tpk.graph.objective import Objective
+from tpk.graph import Objective
 from tpk.graph.variables import make_local, variable_name
-from tpk.plugin import Callback
-from tpk.plugin.creation import also_spelled
-from tpk.strategies.base import DEVICE_SPELLINGS, GPU_PREFETCH, GetInputs
-from tpk.strategies.parameter_servers.base import DistributedStrategy
-from tpk.strategies.parameter_servers.queues import StepQueues
-from tpk.strategies.processes.cluster_strategy import WatchSteps
-from tpk.strategies.replicated import POST_INIT_OPS_KEY, get_post_init_ops
-from tpk.strategies.towers import Tower, build_on_multi_tower, in_turn, plain_name, variables_by_name
-from tpk.strategies.update_order import after_reads, apply_in_groups
+from tpk.plugin import Callback, also_spelled
+from tpk.strategies import (
+    DEVICE_SPELLINGS,
+    GPU_PREFETCH,
+    POST_INIT_OPS_KEY,
+    Tower,
+    after_reads,
+    apply_in_groups,
+    build_on_multi_tower,
+    get_post_init_ops,
+    in_turn,
+)
+from tpk.strategies.towers import plain_name, variables_by_name
 from tpk.tf_internals import set_slice_info, slice_info
-from tpk.tower.context import PredictTowerContext
-from tpk.tower.tower_func import TowerFunc
+from tpk.tower import PredictTowerContext, TowerFunc
+from tpk_distributed.cluster_strategy import WatchSteps
+from tpk_distributed.parameter_servers.distributed_strategy import DistributedStrategy
+from tpk_distributed.parameter_servers.step_queues import Gradients, StepQueues
 
 GraphKeys = tf.compat.v1.GraphKeys
 
@@ -77,7 +82,7 @@ class DistributedReplicatedStrategy(DistributedStrategy):
     def build(
         self,
         tower_func: TowerFunc,
-        get_inputs: GetInputs,
+        get_inputs: Callable[[], Sequence[Any]],
         objectives: Sequence[Objective],
         groups: Sequence[Sequence[int]] = ((0,),),
     ) -> list[Any]:
@@ -88,7 +93,7 @@ class DistributedReplicatedStrategy(DistributedStrategy):
         towers = build_on_multi_tower(self.devices, lambda: tower_func(*take()), vs_names)
         shared = self._share_trained_variables(towers)
         with tf.compat.v1.device(self.placement):
-            optimizers = [check_optimizer(objective.get_optimizer()) for objective in objectives]
+            optimizers = [objective.get_optimizer() for objective in objectives]
         gradients = [
             [
                 (grad, shared[plain_name(towers[0], variable)])
@@ -163,7 +168,12 @@ class DistributedReplicatedStrategy(DistributedStrategy):
         return shared
 
     def _apply_together(
-        self, optimizer: Any, gradients: Gradients, name: str, towers: Sequence[Tower], costs: Sequence[Any]
+        self,
+        optimizer: Any,
+        gradients: Gradients,
+        name: str,
+        towers: Sequence[Tower],
+        costs: Sequence[Any],
     ) -> Any:
         """Return the op that runs one step together with the other workers."""
         queues = StepQueues(f"{name}_{self.server.trainings}", self.rank, self.world_size, gradients, self.average)

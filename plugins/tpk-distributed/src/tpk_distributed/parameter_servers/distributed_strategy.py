@@ -8,21 +8,21 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.cluster.server import SharedSession, cluster_of
-from tpk.cluster.spec import PS, WORKER, Timeouts, device_of
+from tpk.graph import Objective, get_global_step_var
 from tpk.graph.devices import Devices, add_logical_devices, resolve_devices
-from tpk.graph.gradients import Gradients
-from tpk.graph.objective import Objective
-from tpk.graph.step_counter import get_global_step_var
 from tpk.graph.variables import assign_values, saveable_variables, variable_name
-from tpk.input_source.base import InputSource
+from tpk.input_source import InputSource
 from tpk.strategies.all_reduce import reduce_column
-from tpk.strategies.device_setter import ServerPlacement, is_on_server, place_on_worker
-from tpk.strategies.parameter_servers.serving import serve_workers
-from tpk.strategies.processes.cluster_strategy import ClusterStrategy
 from tpk.strategies.towers import Tower, check_gradients_alike, gradients_of_towers
+from tpk_distributed.cluster import PS, WORKER, device_of
+from tpk_distributed.cluster_strategy import ClusterStrategy
+from tpk_distributed.parameter_servers.server_placement import ServerPlacement, is_on_server, place_on_worker
+from tpk_distributed.parameter_servers.serving import serve_workers
+from tpk_distributed.parameter_servers.step_queues import Gradients
+from tpk_distributed.tensorflow_server import SharedSession, cluster_of
+from tpk_distributed.timeouts import Timeouts
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger(f"tpk.{__name__}")
 
 
 class DistributedStrategy(ClusterStrategy):

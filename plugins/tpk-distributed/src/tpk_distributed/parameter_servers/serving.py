@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-from tpk.cluster.boards import Board
-from tpk.cluster.membership import SECONDS_BETWEEN_BEATS, Membership
-from tpk.cluster.server import RunningServer
-from tpk.cluster.spec import PS, Cluster, Timeouts
 from tpk.errors import PeerError, Preempted
+from tpk_distributed.boards import Board
+from tpk_distributed.cluster import PS, Cluster
+from tpk_distributed.membership import SECONDS_BETWEEN_BEATS, Membership
+from tpk_distributed.tensorflow_server import RunningServer
+from tpk_distributed.timeouts import Timeouts
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger(f"tpk.{__name__}")
 
 
 def serve_workers(cluster: Cluster, server: RunningServer, timeouts: Timeouts) -> None:

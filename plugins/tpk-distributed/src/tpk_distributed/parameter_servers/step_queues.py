@@ -7,8 +7,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.graph.gradients import Gradients
 from tpk.strategies.all_reduce import reduce_column
+
+Gradients = list[tuple[Any, Any]]
+"""Pairs of a gradient and its variable."""
 
 
 class StepQueues:

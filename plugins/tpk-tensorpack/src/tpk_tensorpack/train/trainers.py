@@ -11,12 +11,13 @@ from functools import cached_property
 from typing import Any
 
 import tensorflow as tf
+from tpk_distributed import DistributedParameterServerStrategy, DistributedReplicatedStrategy
 
 import tpk
 from tpk.checks import check_one_of
 from tpk.graph import Objective, resolve_devices
 from tpk.plugin import get_catalog
-from tpk.strategies import DistributedReplicatedStrategy, Strategy, Tower
+from tpk.strategies import Strategy, Tower
 from tpk_tensorpack.graph_builder.training import as_gpus
 from tpk_tensorpack.graph_builder.utils import as_mode
 from tpk_tensorpack.input_source import FeedInput, QueueInput
@@ -207,7 +208,7 @@ class DistributedTrainerBase(MultiGPUTrainer):
 class DistributedTrainerReplicated(DistributedTrainerBase):
     """Train synchronously on several workers: average over a worker's GPUs, add up over workers.
 
-    See `tpk.DistributedReplicatedStrategy`.
+    See `tpk_distributed.DistributedReplicatedStrategy`.
 
     Args:
         gpus: the number of GPUs of this worker, or a list of GPU numbers.
@@ -223,7 +224,7 @@ class DistributedTrainerReplicated(DistributedTrainerBase):
 class DistributedTrainerParameterServer(DistributedTrainerBase):
     """Train asynchronously on several workers; each averages over its GPUs.
 
-    See `tpk.DistributedParameterServerStrategy`.
+    See `tpk_distributed.DistributedParameterServerStrategy`.
 
     Args:
         gpus: the number of GPUs of this worker, or a list of GPU numbers.
@@ -237,7 +238,7 @@ class DistributedTrainerParameterServer(DistributedTrainerBase):
         check_one_of(self, ("cpu", "gpu"), caching_device=caching_device)
         devices = resolve_devices(self.devices)
         where = devices[0] if caching_device == "gpu" else "/cpu:0"
-        self._strategy = tpk.DistributedParameterServerStrategy(devices, server, where, shard_data=False)
+        self._strategy = DistributedParameterServerStrategy(devices, server, where, shard_data=False)
 
 
 class HorovodTrainer(SingleCostTrainer):

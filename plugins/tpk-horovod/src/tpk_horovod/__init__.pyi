@@ -1,0 +1,2 @@
+from .strategy import HorovodStrategy as HorovodStrategy
+from .trainer import HorovodTrainer as HorovodTrainer

@@ -13,9 +13,8 @@ import pytest
 from rich.console import Console
 
 import tpk
-from tpk.cli.main import main, tpk as tpk_command
+from tpk.cli.main import COMMANDS, main, tpk as tpk_command
 from tpk.cli.table import print_table
-from tpk.plugin.builtins import BUILTINS
 from tpk.text import human_duration, human_size
 
 
@@ -32,7 +31,7 @@ PATHS = sorted(paths_of(tpk_command))
 
 
 def test_all_commands_exist():
-    assert {(name,) for name in BUILTINS["command"]} <= set(PATHS)
+    assert {(name,) for name in COMMANDS} <= set(PATHS)
     assert {("plugins", "show"), ("plugins", "new"), ("checkpoint", "diff"), ("checkpoint", "to-npz")} <= set(PATHS)
 
 
@@ -157,7 +156,7 @@ def acting(monkeypatch):
     def set_act(act):
         module = sys.modules[__name__]
         monkeypatch.setattr(module, "acting_command", click.Command("act", callback=act), raising=False)
-        monkeypatch.setitem(BUILTINS["command"], "act", f"{__name__}:acting_command")
+        monkeypatch.setitem(COMMANDS, "act", f"{__name__}:acting_command")
 
     return set_act
 

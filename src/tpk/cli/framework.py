@@ -1,8 +1,8 @@
 """The parts that all subcommands of ``tpk`` share.
 
-A subcommand is a `click.Command` in its own file. It is named by the table in `tpk.plugin.builtins`, or by an entry
-point in the group ``tpk.commands``, and imported when it is called or listed. To keep ``tpk --help`` and completion
-fast, such a file imports NumPy, TensorFlow, and modules that need them inside its function.
+A subcommand is a `click.Command` in its own file. It is named by the table in `tpk.cli.main`, or by an entry point in
+the group ``tpk.commands``, and imported when it is called or listed. To keep ``tpk --help`` and completion fast, such a
+file imports NumPy, TensorFlow, and modules that need them inside its function.
 
 A command writes to stdout and returns its exit status: 0 for success, 1 for failure. A `TpkError` becomes one line on
 stderr and status 1; a `click.UsageError` becomes status 2.
@@ -18,7 +18,8 @@ from typing import Any
 import click
 
 from tpk.errors import PluginError
-from tpk.plugin.builtins import BUILTINS, where_to_find
+from tpk.plugin.builtins import where_to_find
+from tpk.plugin.catalog import get_catalog
 
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -61,13 +62,8 @@ class LazyGroup(click.Group):
 class CommandGroup(LazyGroup):
     """The commands of ``tpk``: its own, which a package cannot replace, and the commands of installed packages."""
 
-    def __init__(self, **arguments: Any) -> None:
-        super().__init__(targets=BUILTINS["command"], **arguments)
-
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
-        from tpk.plugin.catalog import get_catalog
-
         own = super().list_commands(ctx)
         usable = {entry.name for entry in get_catalog().entries("command") if entry.status != "blocked"}
         return [*own, *sorted(usable.difference(own))]
@@ -84,15 +80,13 @@ class CommandGroup(LazyGroup):
 
 def _command_of_package(name: str) -> click.Command:
     """Import a command of a package; if that fails, the command raises the error, so that others can be listed."""
-    from tpk.plugin.catalog import get_catalog
 
     def fail() -> None:
         raise failure
 
-    catalog = get_catalog()
     try:
-        entry = catalog.find("command", name)
-        return check_command(entry, catalog.load(entry))
+        entry = get_catalog().find("command", name)
+        return check_command(entry, get_catalog().load(entry))
     except PluginError as error:
         failure = error
     everything = {"ignore_unknown_options": True, "allow_extra_args": True}

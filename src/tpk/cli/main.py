@@ -14,6 +14,19 @@ from tpk import __version__
 from tpk.cli.framework import SETTINGS, CommandGroup, examples
 from tpk.errors import TpkError
 
+COMMANDS = {
+    "train": "tpk.cli.train:train",
+    "runs": "tpk.cli.runs.listing:runs",
+    "show": "tpk.cli.runs.showing:show",
+    "plot": "tpk.cli.runs.plotting:plot",
+    "checkpoint": "tpk.cli.checkpoints:checkpoint",
+    "export": "tpk.cli.export:export",
+    "data-speed": "tpk.cli.data_speed:data_speed",
+    "plugins": "tpk.cli.plugins.listing:plugins",
+    "doctor": "tpk.cli.doctor:doctor",
+}
+"""The commands of tpk itself."""
+
 _COMPLETION = "_TPK_COMPLETE"
 """The environment variable with which a shell asks for completion; click defines its values."""
 
@@ -22,6 +35,7 @@ _INTERRUPTED = 130
 
 @click.group(
     cls=CommandGroup,
+    targets=COMMANDS,
     invoke_without_command=True,
     context_settings=SETTINGS,
     epilog=examples(

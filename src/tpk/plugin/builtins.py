@@ -29,17 +29,7 @@ BUILTINS: dict[str, dict[str, str]] = {
     "monitor": {name: f"tpk.monitors:{name}" for name in ("TFEventWriter", "JSONWriter", "CSVWriter", "ScalarPrinter")},
     "callback": {name: f"tpk.callbacks:{name}" for name in _CALLBACKS},
     "plugin": {},
-    "command": {
-        "train": "tpk.cli.train:train",
-        "runs": "tpk.cli.runs.listing:runs",
-        "show": "tpk.cli.runs.showing:show",
-        "plot": "tpk.cli.runs.plotting:plot",
-        "checkpoint": "tpk.cli.checkpoints:checkpoint",
-        "export": "tpk.cli.export:export",
-        "data-speed": "tpk.cli.data_speed:data_speed",
-        "plugins": "tpk.cli.plugins.listing:plugins",
-        "doctor": "tpk.cli.doctor:doctor",
-    },
+    "command": {},
 }
 """``"module:attr"`` by kind and name."""
 

@@ -33,5 +33,5 @@ class RunSettings:
     max_epoch: int
     run_dir: StrPath | None
     resume: str
-    resources: ExitStack
     may_hold_run: bool = False
+    resources: ExitStack = attrs.field(factory=ExitStack, init=False)

@@ -215,9 +215,8 @@ class Trainer(Plugin):
             CheckpointError: if the checkpoint to resume from is missing, or does not fit the trainer.
             Preempted: after SIGTERM or SIGUSR1; with a checkpoint if there is a `run_dir` or a saver.
         """
-        resources = self.phases.resources
-        with self.phases.enter("train"), resources:
-            options = RunSettings(steps_per_epoch or 0, starting_epoch, max_epoch, run_dir, resume, resources)
+        with self.phases.enter("train"), self.phases.resources:
+            options = RunSettings(steps_per_epoch or 0, starting_epoch, max_epoch, run_dir, resume)
             known = {"session_init": session_init, "session_config": session_config}
             known |= {"seed": seed, "deterministic": deterministic, **(describe or {})}
             self.setup(

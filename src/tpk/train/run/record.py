@@ -8,7 +8,6 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -79,7 +78,7 @@ class RunRecord:
         self._run_file = run_file
         self._is_one_pass = is_one_pass
         self._clock = clock
-        self._files = ExitStack()
+        self._files = options.resources
         self._earlier: list[Attempt] = []
         self._attempt: Attempt | None = None
         self._starts_over = False

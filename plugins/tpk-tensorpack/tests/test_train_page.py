@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 import tpk_tensorpack.train as page
-from tpk.cli.launch.cluster import reserved_cluster
+from tpk_distributed.launch.tasks import reserved_cluster
 from tpk_tensorpack.dataflow import DataFromList
 
 import tpk
@@ -45,8 +45,8 @@ def test_every_member_argument_and_default_is_here_or_in_the_manual(made):
 @pytest.fixture(scope="module")
 def made():
     """A `TrainConfig`, and a trainer of each class that takes it, with the default of each former parameter."""
-    with reserved_cluster(workers=1, parameter_servers=1) as reserved:
-        cluster = tf.train.ClusterSpec({"ps": list(reserved.parameter_servers), "worker": list(reserved.workers)})
+    with reserved_cluster(workers=1, ps=1) as reserved:
+        cluster = tf.train.ClusterSpec({"ps": list(reserved.ps), "worker": list(reserved.workers)})
         server = tf.compat.v1.train.Server(cluster, "worker", 0, start=False)
     config = page.TrainConfig(dataflow=DataFromList([[1.0]]), model=Model())
     made = {"TrainConfig": config}

@@ -367,6 +367,10 @@ class SeparableConv2D(_FunctionLayer, function=layers.separable_conv2d):
 class Dense(_FunctionLayer, function=layers.dense):
     """Connects every unit to all features; see `tpk.layers.dense` for the arguments."""
 
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        """Return the shape of the outputs for inputs of a shape."""
+        return tf.TensorShape(input_shape)[:-1].concatenate(self.units)
+
 
 class BatchNormalization(_FunctionLayer, function=layers.batch_normalization):
     """Normalizes each feature; see `tpk.layers.batch_normalization` for the arguments."""

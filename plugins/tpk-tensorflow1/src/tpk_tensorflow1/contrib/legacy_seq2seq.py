@@ -5,13 +5,13 @@ Args of the functions:
         integers of shape [batch].
     decoder_inputs: likewise.
     cell: an RNN cell. The encoder has a copy of it.
-    num_symbols: the number of symbols of encoder or decoder, which are integers.
+    num_encoder_symbols: the number of symbols of the encoder, which are integers.
+    num_decoder_symbols: likewise.
     embedding_size: the size of their embeddings.
     output_projection: weights and biases that turn outputs into scores of symbols; by default the cell does that, in an
         `OutputProjectionWrapper`.
     feed_previous: whether the inputs after the first one are the best symbols of the outputs before; a boolean, or a
         scalar boolean tensor.
-    update_embedding_for_previous: whether gradients pass through embeddings of such inputs.
     dtype: the dtype of the state.
     scope: the variable scope, by default the name of the function.
 
@@ -21,7 +21,6 @@ Most functions return the outputs, a tensor of shape [batch, size] for each step
 from __future__ import annotations
 
 import copy
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -33,15 +32,12 @@ from tpk_tensorflow1.missing import finder_in
 __all__ = [
     "attention_decoder",
     "basic_rnn_seq2seq",
-    "embedding_attention_decoder",
     "embedding_attention_seq2seq",
-    "embedding_rnn_decoder",
     "embedding_rnn_seq2seq",
     "model_with_buckets",
     "rnn_decoder",
     "sequence_loss",
     "sequence_loss_by_example",
-    "tied_rnn_seq2seq",
 ]
 
 v1 = tf.compat.v1
@@ -76,41 +72,6 @@ def basic_rnn_seq2seq(
         return rnn_decoder(decoder_inputs, state, cell)
 
 
-def tied_rnn_seq2seq(
-    encoder_inputs: Tensors,
-    decoder_inputs: Tensors,
-    cell: Any,
-    loop_function: Function | None = None,
-    dtype: Any = tf.float32,
-    scope: Any = None,
-) -> Outputs:
-    """Decode with the variables of the encoder; see `rnn_decoder` for `loop_function`."""
-    with v1.variable_scope("combined_tied_rnn_seq2seq"):
-        scope = scope or "tied_rnn_seq2seq"
-        _, state = rnn.static_rnn(cell, encoder_inputs, dtype=dtype, scope=scope)
-        v1.get_variable_scope().reuse_variables()
-        return rnn_decoder(decoder_inputs, state, cell, loop_function, scope)
-
-
-def embedding_rnn_decoder(
-    decoder_inputs: Tensors,
-    initial_state: Any,
-    cell: Any,
-    num_symbols: int,
-    embedding_size: int,
-    output_projection: Any = None,
-    feed_previous: bool = False,
-    update_embedding_for_previous: bool = True,
-    scope: Any = None,
-) -> Outputs:
-    """Run a cell over embeddings of the inputs."""
-    with v1.variable_scope(scope or "embedding_rnn_decoder"):
-        embeddings = v1.get_variable("embedding", [num_symbols, embedding_size])
-        following = _embed_best(embeddings, output_projection, update_embedding_for_previous)
-        inputs = [tf.nn.embedding_lookup(embeddings, each) for each in decoder_inputs]
-        return rnn_decoder(inputs, initial_state, cell, following if feed_previous else None)
-
-
 def embedding_rnn_seq2seq(
     encoder_inputs: Tensors,
     decoder_inputs: Tensors,
@@ -124,21 +85,21 @@ def embedding_rnn_seq2seq(
     scope: Any = None,
 ) -> Outputs:
     """Decode embeddings from the final state of an encoder of embeddings."""
+
+    def decode(inputs: Tensors, following: Function | None, cell: Any, state: Any, memory: Tensors) -> Outputs:
+        return rnn_decoder(inputs, state, cell, following)
+
     with v1.variable_scope(scope or "embedding_rnn_seq2seq", dtype=dtype):
-        encoder = rnn.EmbeddingWrapper(copy.deepcopy(cell), num_encoder_symbols, embedding_size)
-        _, state = rnn.static_rnn(encoder, encoder_inputs, dtype=dtype or tf.float32)
-        if output_projection is None:
-            cell = rnn.OutputProjectionWrapper(cell, num_decoder_symbols)
-        decoder = functools.partial(
-            embedding_rnn_decoder,
+        encoder = cell, encoder_inputs, num_encoder_symbols, embedding_size
+        return _with_embeddings(
+            "embedding_rnn_decoder",
+            decode,
+            encoder,
             decoder_inputs,
-            state,
-            cell,
             num_decoder_symbols,
-            embedding_size,
             output_projection,
+            feed_previous,
         )
-        return _switch(feed_previous, decoder)
 
 
 def attention_decoder(
@@ -197,38 +158,6 @@ def attention_decoder(
         return outputs, state
 
 
-def embedding_attention_decoder(
-    decoder_inputs: Tensors,
-    initial_state: Any,
-    attention_states: Any,
-    cell: Any,
-    num_symbols: int,
-    embedding_size: int,
-    num_heads: int = 1,
-    output_size: int | None = None,
-    output_projection: Any = None,
-    feed_previous: bool = False,
-    update_embedding_for_previous: bool = True,
-    dtype: Any = None,
-    scope: Any = None,
-    initial_state_attention: bool = False,
-) -> Outputs:
-    """Run a cell over embeddings of the inputs, with attention; see `attention_decoder`."""
-    with v1.variable_scope(scope or "embedding_attention_decoder", dtype=dtype):
-        embeddings = v1.get_variable("embedding", [num_symbols, embedding_size])
-        following = _embed_best(embeddings, output_projection, update_embedding_for_previous)
-        return attention_decoder(
-            [tf.nn.embedding_lookup(embeddings, each) for each in decoder_inputs],
-            initial_state,
-            attention_states,
-            cell,
-            output_size,
-            num_heads,
-            following if feed_previous else None,
-            initial_state_attention=initial_state_attention,
-        )
-
-
 def embedding_attention_seq2seq(
     encoder_inputs: Tensors,
     decoder_inputs: Tensors,
@@ -244,27 +173,29 @@ def embedding_attention_seq2seq(
     initial_state_attention: bool = False,
 ) -> Outputs:
     """Decode embeddings with attention over the outputs of an encoder; see `attention_decoder`."""
-    with v1.variable_scope(scope or "embedding_attention_seq2seq", dtype=dtype):
-        encoder = rnn.EmbeddingWrapper(copy.deepcopy(cell), num_encoder_symbols, embedding_size)
-        memory, state = rnn.static_rnn(encoder, encoder_inputs, dtype=dtype or tf.float32)
-        output_size = None
-        if output_projection is None:
-            cell = rnn.OutputProjectionWrapper(cell, num_decoder_symbols)
-            output_size = num_decoder_symbols
-        decoder = functools.partial(
-            embedding_attention_decoder,
-            decoder_inputs,
+
+    def decode(inputs: Tensors, following: Function | None, cell: Any, state: Any, memory: Tensors) -> Outputs:
+        return attention_decoder(
+            inputs,
             state,
             tf.stack(memory, 1),
             cell,
-            num_decoder_symbols,
-            embedding_size,
-            num_heads,
-            output_size,
-            output_projection,
+            num_heads=num_heads,
+            loop_function=following,
             initial_state_attention=initial_state_attention,
         )
-        return _switch(feed_previous, decoder)
+
+    with v1.variable_scope(scope or "embedding_attention_seq2seq", dtype=dtype):
+        encoder = cell, encoder_inputs, num_encoder_symbols, embedding_size
+        return _with_embeddings(
+            "embedding_attention_decoder",
+            decode,
+            encoder,
+            decoder_inputs,
+            num_decoder_symbols,
+            output_projection,
+            feed_previous,
+        )
 
 
 def model_with_buckets(
@@ -294,13 +225,6 @@ def model_with_buckets(
     Returns:
         The outputs of each bucket, and the losses.
     """
-    given = (len(encoder_inputs), len(targets), len(weights))
-    needed = (buckets[-1][0], buckets[-1][1], buckets[-1][1])
-    if any(map(int.__lt__, given, needed)):
-        raise ValueError(
-            f"model_with_buckets: there are {given} encoder inputs, targets and weights, but the last bucket needs "
-            f"{needed}"
-        )
     loss_of = sequence_loss_by_example if per_example_loss else sequence_loss
     all_outputs, losses = [], []
     with tf.name_scope(name or "model_with_buckets"):
@@ -331,11 +255,6 @@ def sequence_loss_by_example(
         softmax_loss_function: a function of ``labels`` and ``logits``; by default the sparse softmax cross entropy.
         name: the name scope.
     """
-    if not len(logits) == len(targets) == len(weights):
-        raise ValueError(
-            f"sequence_loss_by_example: there are {len(logits)} logits, {len(targets)} targets and {len(weights)} "
-            "weights, expected the same number of each"
-        )
     entropy = softmax_loss_function or tf.nn.sparse_softmax_cross_entropy_with_logits
     with tf.name_scope(name or "sequence_loss_by_example"):
         steps = zip(logits, targets, weights, strict=True)
@@ -373,32 +292,54 @@ def _decode(step: Function, inputs: Tensors, state: Any, loop_function: Function
     return outputs, state
 
 
-def _embed_best(embeddings: Any, output_projection: Any, has_gradients: bool) -> Function:
-    """Return a loop function that looks up the embeddings of the best symbols."""
+def _with_embeddings(
+    scope: str,
+    decode: Callable[..., Outputs],
+    encoder: tuple[Any, Tensors, int, int],
+    decoder_inputs: Tensors,
+    num_symbols: int,
+    output_projection: Any,
+    feed_previous: Any,
+) -> Outputs:
+    """Encode embeddings, and decode embeddings.
 
-    def embed(previous: Any, step: int) -> Any:
-        if output_projection is not None:
-            previous = v1.nn.xw_plus_b(previous, *output_projection)
-        embedded = tf.nn.embedding_lookup(embeddings, tf.argmax(previous, 1))
-        return embedded if has_gradients else tf.stop_gradient(embedded)
-
-    return embed
-
-
-def _switch(feed_previous: Any, decode: Callable[..., Outputs]) -> Outputs:
-    """Call `decode` with the value of `feed_previous`, in a `tf.cond` if it is a tensor."""
-    if isinstance(feed_previous, bool):
-        return decode(feed_previous=feed_previous)
+    Args:
+        scope: the variable scope of the decoder.
+        decode: a function of embeddings, a loop function or None, the cell, its state, and the outputs of the encoder.
+        encoder: the cell, the inputs, the number of symbols and the size of embeddings.
+        decoder_inputs: the inputs of the decoder.
+        num_symbols: the number of their symbols.
+        output_projection: as for the other functions.
+        feed_previous: as for the other functions.
+    """
+    cell, inputs, *embedding_shape = encoder
+    wrapped = rnn.EmbeddingWrapper(copy.deepcopy(cell), *embedding_shape)
+    memory, state = rnn.static_rnn(wrapped, inputs, dtype=v1.get_variable_scope().dtype)
+    if output_projection is None:
+        cell = rnn.OutputProjectionWrapper(cell, num_symbols)
     states = []
 
-    def branch(feed_previous: bool, reuse: bool | None) -> Any:
-        with v1.variable_scope(v1.get_variable_scope(), reuse=reuse):
-            outputs, state = decode(feed_previous=feed_previous, update_embedding_for_previous=False)
-        states.append(state)
-        return outputs, tf.nest.flatten(state)
+    def branch(feeds_previous: bool, reuse: bool | None = None) -> tuple[list[Any], list[Any]]:
+        with v1.variable_scope(scope, reuse=reuse):
+            embeddings = v1.get_variable("embedding", [num_symbols, embedding_shape[1]])
 
-    outputs, state = tf.cond(feed_previous, lambda: branch(True, None), lambda: branch(False, True))
-    return outputs, tf.nest.pack_sequence_as(states[0], state)
+            def following(previous: Any, step: int) -> Any:
+                if output_projection is not None:
+                    previous = v1.nn.xw_plus_b(previous, *output_projection)
+                embedded = tf.nn.embedding_lookup(embeddings, tf.argmax(previous, 1))
+                # As in TensorFlow 1, there are gradients only without a `tf.cond`.
+                return embedded if isinstance(feed_previous, bool) else tf.stop_gradient(embedded)
+
+            embedded = [tf.nn.embedding_lookup(embeddings, each) for each in decoder_inputs]
+            outputs, final = decode(embedded, following if feeds_previous else None, cell, state, memory)
+        states.append(final)
+        return outputs, tf.nest.flatten(final)
+
+    if isinstance(feed_previous, bool):
+        outputs, final = branch(feed_previous)
+    else:
+        outputs, final = tf.cond(feed_previous, lambda: branch(True), lambda: branch(False, True))
+    return outputs, tf.nest.pack_sequence_as(states[0], final)
 
 
 __getattr__ = finder_in("tf.contrib.legacy_seq2seq", __all__)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from tpk_tensorflow1 import layers, rnn_cell
+from tpk_tensorflow1 import rnn_cell
 from tpk_tensorflow1.missing import finder_in
 from tpk_tensorflow1.rnn_cell import *
 
@@ -22,26 +21,15 @@ LayerRNNCell = rnn_cell.RNNCell
 __all__ = [
     *rnn_cell.__all__,
     "AttentionCellWrapper",
-    "Conv1DLSTMCell",
-    "Conv2DLSTMCell",
-    "Conv3DLSTMCell",
-    "ConvLSTMCell",
     "EmbeddingWrapper",
-    "FusedRNNCell",
-    "FusedRNNCellAdaptor",
-    "GRUBlockCell",
     "GRUBlockCellV2",
-    "HighwayWrapper",
     "InputProjectionWrapper",
     "LSTMBlockCell",
-    "LSTMBlockFusedCell",
     "LayerNormBasicLSTMCell",
     "LayerRNNCell",
     "NASCell",
     "OutputProjectionWrapper",
-    "TimeReversedFusedRNN",
     "stack_bidirectional_dynamic_rnn",
-    "stack_bidirectional_rnn",
     "static_bidirectional_rnn",
     "static_rnn",
     "static_state_saving_rnn",
@@ -49,41 +37,6 @@ __all__ = [
 ]
 
 Function = Callable[..., Any]
-
-
-def stack_bidirectional_rnn(
-    cells_fw: Sequence[Any],
-    cells_bw: Sequence[Any],
-    inputs: Sequence[Any],
-    initial_states_fw: Sequence[Any] | None = None,
-    initial_states_bw: Sequence[Any] | None = None,
-    dtype: Any = None,
-    sequence_length: Any = None,
-    scope: Any = None,
-) -> tuple[list[Any], tuple[Any, ...], tuple[Any, ...]]:
-    """Run layers of two cells each over sequences, forward and backward; the outputs of both are the next inputs.
-
-    Args:
-        cells_fw: the forward cell of each layer.
-        cells_bw: the backward cell of each layer.
-        inputs: a tensor of shape [batch, features] for each step.
-        initial_states_fw: the initial state of each forward cell; by default zeros.
-        initial_states_bw: the initial state of each backward cell.
-        dtype: the dtype of the initial states.
-        sequence_length: an integer tensor of shape [batch]; by default all steps.
-        scope: the variable scope, by default ``stack_bidirectional_rnn``.
-
-    Returns:
-        The outputs of each step, the final states of the forward cells, and those of the backward cells.
-    """
-
-    def run(inputs: Any, *arguments: Any) -> tuple[Any, tuple[Any, Any]]:
-        outputs, *states = static_bidirectional_rnn(
-            *arguments[:2], inputs, *arguments[2:], dtype, sequence_length, v1.get_variable_scope()
-        )
-        return outputs, (states[0], states[1])
-
-    return _run_stack(run, cells_fw, cells_bw, inputs, initial_states_fw, initial_states_bw, scope)
 
 
 def stack_bidirectional_dynamic_rnn(
@@ -99,7 +52,7 @@ def stack_bidirectional_dynamic_rnn(
     scope: Any = None,
     swap_memory: bool = False,
 ) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
-    """Run layers of two cells each over a tensor of sequences; see `stack_bidirectional_rnn`.
+    """Run layers of two cells each over sequences, forward and backward; the outputs of both are the next inputs.
 
     Args:
         cells_fw: the forward cell of each layer.
@@ -113,35 +66,31 @@ def stack_bidirectional_dynamic_rnn(
         time_major: whether the first axis is the time.
         scope: the variable scope, by default ``stack_bidirectional_rnn``.
         swap_memory: as for `tf.nn.bidirectional_dynamic_rnn`.
+
+    Returns:
+        The outputs, the final states of the forward cells, and those of the backward cells.
     """
 
-    def run(inputs: Any, *arguments: Any) -> tuple[Any, tuple[Any, Any]]:
-        outputs, states = v1.nn.bidirectional_dynamic_rnn(
-            *arguments[:2], inputs, sequence_length, *arguments[2:], dtype, parallel_iterations, swap_memory, time_major
-        )
-        return tf.concat(outputs, 2), states
-
-    return _run_stack(run, cells_fw, cells_bw, inputs, initial_states_fw, initial_states_bw, scope)
-
-
-def _run_stack(
-    run: Function, cells_fw: Any, cells_bw: Any, inputs: Any, states_fw: Any, states_bw: Any, scope: Any
-) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
-    if not cells_fw or len(cells_fw) != len(cells_bw):
-        raise ValueError(
-            f"stack_bidirectional_rnn: {len(cells_fw)} forward cells and {len(cells_bw)} backward cells, expected a "
-            "list of one or more for each direction, both of the same length"
-        )
     none = [None] * len(cells_fw)
-    layers = zip(cells_fw, cells_bw, states_fw or none, states_bw or none, strict=True)
+    layers = zip(cells_fw, cells_bw, initial_states_fw or none, initial_states_bw or none, strict=True)
     states = []
     with v1.variable_scope(scope or "stack_bidirectional_rnn"):
-        for number, arguments in enumerate(layers):
+        for number, (forward, backward, *initial) in enumerate(layers):
             with v1.variable_scope(f"cell_{number}"):
-                inputs, state = run(inputs, *arguments)
+                outputs, state = v1.nn.bidirectional_dynamic_rnn(
+                    forward,
+                    backward,
+                    inputs,
+                    sequence_length,
+                    *initial,
+                    dtype,
+                    parallel_iterations,
+                    swap_memory,
+                    time_major,
+                )
+                inputs = tf.concat(outputs, 2)
             states.append(state)
-    forward, backward = zip(*states, strict=True)
-    return inputs, forward, backward
+    return inputs, *zip(*states, strict=True)
 
 
 def transpose_batch_time(x: Any) -> Any:
@@ -191,16 +140,6 @@ class GRUBlockCellV2(rnn_cell.GRUCell):
         self, num_units: int | None = None, cell_size: int | None = None, reuse: Any = None, name: str = "gru_cell"
     ) -> None:
         super().__init__(num_units or cell_size, reuse=reuse, name=name)
-
-
-class GRUBlockCell(GRUBlockCellV2):
-    """A `GRUBlockCellV2` with other names of variables: ``w_ru``, ``b_ru``, ``w_c`` and ``b_c``."""
-
-    def add_variable(self, name: str, shape: Any, initializer: Any = None) -> Any:
-        """Create a variable of a `GRUCell` with its name in this cell."""
-        what, kind = name.split("/")
-        name = f"{'w' if kind == 'kernel' else 'b'}_{'ru' if what == 'gates' else 'c'}"
-        return super().add_variable(name, shape, initializer)
 
 
 class _Cell(rnn_cell.RNNCell):
@@ -353,78 +292,6 @@ class NASCell(_Cell):
         return outputs, rnn_cell.LSTMStateTuple(memory, outputs)
 
 
-class ConvLSTMCell(rnn_cell.RNNCell):
-    """The convolutional LSTM cell of Shi et al., https://arxiv.org/abs/1506.04214.
-
-    Args:
-        conv_ndims: the number of spatial axes, 1 to 3.
-        input_shape: the shape of an example: spatial sizes and channels.
-        output_channels: the number of output channels.
-        kernel_shape: the spatial sizes of the kernel.
-        use_bias: whether the convolution has a bias.
-        skip_connection: must be False.
-        forget_bias: a number that is added to the bias of the forget gate.
-        initializers: not used.
-        name: the variable scope.
-    """
-
-    def __init__(
-        self,
-        conv_ndims: int,
-        input_shape: Sequence[int],
-        output_channels: int,
-        kernel_shape: Sequence[int],
-        use_bias: bool = True,
-        skip_connection: bool = False,
-        forget_bias: float = 1.0,
-        initializers: Any = None,
-        name: str = "conv_lstm_cell",
-    ) -> None:
-        super().__init__(name=name)
-        if len(input_shape) != conv_ndims + 1 or len(kernel_shape) != conv_ndims:
-            raise ValueError(
-                f"{type(self).__name__}: input_shape={input_shape} and kernel_shape={kernel_shape}, expected "
-                f"{conv_ndims} spatial sizes and the channels, and {conv_ndims} spatial sizes"
-            )
-        if skip_connection:
-            raise ValueError(
-                f"{type(self).__name__}(skip_connection=True) fails in the second step in TensorFlow 1, too. Write "
-                "tf.concat([outputs, inputs], -1) instead"
-            )
-        self._sizes = [*input_shape[:-1], output_channels]
-        self._kernel_shape = list(kernel_shape)
-        self._use_bias = use_bias
-        self._forget_bias = forget_bias
-
-    @property
-    def state_size(self) -> Any:
-        """The shapes of the cell state and of the outputs."""
-        return rnn_cell.LSTMStateTuple(self.output_size, self.output_size)
-
-    @property
-    def output_size(self) -> Any:
-        """The shape of the outputs."""
-        return tf.TensorShape(self._sizes)
-
-    def call(self, inputs: Any, state: Any) -> tuple[Any, Any]:
-        """Compute the outputs and the next state."""
-        memory, outputs = state
-        x = tf.concat([inputs, outputs], -1)
-        kernel = v1.get_variable("kernel", [*self._kernel_shape, x.shape[-1], 4 * self._sizes[-1]], x.dtype)
-        gates = tf.nn.convolution(x, kernel, padding="SAME")
-        if self._use_bias:
-            gates += v1.get_variable("biases", [4 * self._sizes[-1]], x.dtype, v1.zeros_initializer())
-        new, candidate, forget, out = tf.split(gates, 4, axis=-1)
-        memory = tf.sigmoid(forget + self._forget_bias) * memory + tf.sigmoid(new) * tf.tanh(candidate)
-        outputs = tf.tanh(memory) * tf.sigmoid(out)
-        return outputs, rnn_cell.LSTMStateTuple(memory, outputs)
-
-
-Conv1DLSTMCell = functools.partial(ConvLSTMCell, 1, name="conv_1d_lstm_cell")
-Conv2DLSTMCell = functools.partial(ConvLSTMCell, 2, name="conv_2d_lstm_cell")
-Conv3DLSTMCell = functools.partial(ConvLSTMCell, 3, name="conv_3d_lstm_cell")
-
-
 class _Wrapper(rnn_cell.RNNCell):
     """A cell around another one, with its sizes."""
 
@@ -527,39 +394,6 @@ class EmbeddingWrapper(_Wrapper):
         return self._cell(tf.nn.embedding_lookup(embeddings, tf.reshape(inputs, [-1])), state)
 
 
-class HighwayWrapper(_Wrapper):
-    """A cell whose outputs are mixed with its inputs (Srivastava et al., https://arxiv.org/abs/1505.00387).
-
-    Its variables are in the current variable scope.
-
-    Args:
-        cell: the cell.
-        couple_carry_transform_gates: whether the gate of the outputs is 1 minus the gate of the inputs.
-        carry_bias_init: the initial bias of the gate of the inputs; the bias of the other one has the opposite sign.
-    """
-
-    def __init__(self, cell: Any, couple_carry_transform_gates: bool = True, carry_bias_init: float = 1.0) -> None:
-        super().__init__(cell)
-        self._is_coupled = couple_carry_transform_gates
-        self._carry_bias = carry_bias_init
-
-    def __call__(self, inputs: Any, state: Any, scope: Any = None) -> tuple[Any, Any]:
-        """Compute the mix of inputs and outputs, and the next state; see `RNNCell` for the arguments."""
-        outputs, state = self._cell(inputs, state, scope=scope)
-        return tf.nest.map_structure(self._mixed, inputs, outputs), state
-
-    def _mixed(self, inputs: Any, outputs: Any) -> Any:
-        carry = self._gate("carry", inputs, self._carry_bias)
-        transform = 1 - carry if self._is_coupled else self._gate("transform", inputs, -self._carry_bias)
-        return inputs * carry + outputs * transform
-
-    def _gate(self, name: str, inputs: Any, bias: float) -> Any:
-        size = inputs.shape[-1]
-        kernel = v1.get_variable(f"{name}_w", [size, size], inputs.dtype)
-        bias = v1.get_variable(f"{name}_b", [size], inputs.dtype, v1.constant_initializer(bias))
-        return tf.sigmoid(v1.nn.xw_plus_b(inputs, kernel, bias))
-
-
 class AttentionCellWrapper(_Wrapper):
     """A cell with attention over its last outputs (Cheng et al., https://arxiv.org/abs/1601.06733).
 
@@ -658,145 +492,6 @@ def _linear(
         return outputs
     initializer = bias_initializer or v1.zeros_initializer()
     return tf.nn.bias_add(outputs, v1.get_variable("bias", [output_size], inputs.dtype, initializer))
-
-
-class FusedRNNCell:
-    """A recurrent network that computes all steps in one call."""
-
-    def __call__(
-        self, inputs: Any, initial_state: Any = None, dtype: Any = None, sequence_length: Any = None, scope: Any = None
-    ) -> tuple[Any, Any]:
-        """Run over sequences.
-
-        Args:
-            inputs: a tensor of shape [time, batch, features].
-            initial_state: the initial state; by default zeros.
-            dtype: the dtype of the initial state.
-            sequence_length: an integer tensor of shape [batch]; by default all steps.
-            scope: the variable scope.
-
-        Returns:
-            The outputs, of shape [time, batch, size], and the final state.
-        """
-        raise NotImplementedError(f"{type(self).__name__} has no __call__: define it")
-
-
-class FusedRNNCellAdaptor(FusedRNNCell):
-    """A cell as a `FusedRNNCell`, whose inputs can also be a list of tensors of shape [batch, features].
-
-    Args:
-        cell: the cell.
-        use_dynamic_rnn: whether a loop runs the cell; otherwise there are ops for each step.
-    """
-
-    def __init__(self, cell: Any, use_dynamic_rnn: bool = False) -> None:
-        self._cell = cell
-        self._is_dynamic = use_dynamic_rnn
-
-    def __call__(
-        self, inputs: Any, initial_state: Any = None, dtype: Any = None, sequence_length: Any = None, scope: Any = None
-    ) -> tuple[Any, Any]:
-        """Run over sequences; see `FusedRNNCell`."""
-        is_list = isinstance(inputs, list)
-        if self._is_dynamic:
-            outputs, state = v1.nn.dynamic_rnn(
-                self._cell, tf.stack(inputs), sequence_length, initial_state, dtype, time_major=True, scope=scope
-            )
-            return tf.unstack(outputs) if is_list else outputs, state
-        steps = inputs if is_list else tf.unstack(inputs)
-        outputs, state = static_rnn(self._cell, steps, initial_state, dtype, sequence_length, scope)
-        return outputs if is_list else tf.stack(outputs), state
-
-
-class TimeReversedFusedRNN(FusedRNNCell):
-    """A `FusedRNNCell` that runs backward; the outputs have the order of the inputs.
-
-    Args:
-        cell: a `FusedRNNCell`.
-    """
-
-    def __init__(self, cell: Any) -> None:
-        self._cell = cell
-
-    def __call__(
-        self, inputs: Any, initial_state: Any = None, dtype: Any = None, sequence_length: Any = None, scope: Any = None
-    ) -> tuple[Any, Any]:
-        """Run backward over sequences; see `FusedRNNCell`."""
-
-        def reverse(values: Any) -> Any:
-            if isinstance(values, list):
-                return tf.unstack(reverse(tf.stack(values)))
-            if sequence_length is None:
-                return tf.reverse(values, [0])
-            return tf.reverse_sequence(values, sequence_length, seq_axis=0, batch_axis=1)
-
-        outputs, state = self._cell(reverse(inputs), initial_state, dtype, sequence_length, scope=scope)
-        return reverse(outputs), state
-
-
-class LSTMBlockFusedCell(layers.Layer):
-    """An LSTM that computes all steps in one op; it is called as a `FusedRNNCell`.
-
-    Args:
-        num_units: the size of the cell state.
-        forget_bias: a number that is added to the bias of the forget gate.
-        cell_clip: the limit for absolute values in the cell state; None for no limit.
-        use_peephole: whether the gates depend on the cell state.
-        reuse: whether to reuse existing variables.
-        dtype: the dtype of the variables; None for the dtype of the inputs.
-        name: the variable scope.
-    """
-
-    def __init__(
-        self,
-        num_units: int,
-        forget_bias: float = 1.0,
-        cell_clip: float | None = None,
-        use_peephole: bool = False,
-        reuse: Any = None,
-        dtype: Any = None,
-        name: str = "lstm_fused_cell",
-    ) -> None:
-        super().__init__(name=name, dtype=dtype, _reuse=reuse)
-        self._units = num_units
-        self._options = {"forget_bias": forget_bias, "cell_clip": cell_clip or -1, "use_peephole": use_peephole}
-
-    def build(self, input_shape: Any) -> None:
-        """Create the variables."""
-        columns = 4 * self._units
-        self._weights = {
-            "w": self.add_variable("kernel", [input_shape[-1] + self._units, columns]),
-            "b": self.add_variable("bias", [columns], initializer=v1.zeros_initializer()),
-        }
-        for gate in "ifo":
-            if self._options["use_peephole"]:
-                peephole = self.add_variable(f"w_{gate}_diag", [self._units])
-            else:
-                peephole = tf.zeros([self._units], self._weights["w"].dtype.base_dtype)
-            self._weights[f"wc{gate}"] = peephole
-
-    def call(
-        self, inputs: Any, initial_state: Any = None, dtype: Any = None, sequence_length: Any = None
-    ) -> tuple[Any, Any]:
-        """Run over sequences; see `FusedRNNCell`."""
-        time, batch = tf.unstack(tf.shape(inputs)[:2])
-        zeros = tf.zeros([batch, self._units], dtype or inputs.dtype)
-        memory, outputs = (zeros, zeros) if initial_state is None else initial_state
-        lengths = tf.fill([batch], time) if sequence_length is None else tf.cast(sequence_length, tf.int32)
-        steps = tf.raw_ops.BlockLSTM(
-            seq_len_max=tf.cast(tf.reduce_max(lengths), tf.int64),
-            x=inputs,
-            cs_prev=memory,
-            h_prev=outputs,
-            **self._weights,
-            **self._options,
-        )
-        # The state after a sequence of length 0 is the initial one.
-        last = tf.stack([lengths, tf.range(batch)], 1)
-        memory = tf.gather_nd(tf.concat([memory[None], steps.cs], 0), last)
-        outputs = tf.gather_nd(tf.concat([outputs[None], steps.h], 0), last)
-        in_sequence = tf.transpose(tf.sequence_mask(lengths, time, inputs.dtype))
-        return steps.h * in_sequence[:, :, None], rnn_cell.LSTMStateTuple(memory, outputs)
 
 
 __getattr__ = finder_in("tf.contrib.rnn", __all__)

@@ -42,26 +42,6 @@ def basic():
     return _trained(outputs, state)
 
 
-def tied():
-    outputs, state = seq2seq.tied_rnn_seq2seq(_vectors(1), _vectors(2), rnn.GRUCell(4))
-    return _trained(outputs, state)
-
-
-def embedding_decoder():
-    state = tf.ones([2, 4])
-    outputs, state = seq2seq.embedding_rnn_decoder(_words(1), state, rnn.GRUCell(4), 7, 5)
-    return _trained(outputs, state)
-
-
-def embedding_decoder_with_projection():
-    projection = tf.get_variable("w", [4, 7]), tf.get_variable("b", [7])
-    state = tf.ones([2, 4])
-    outputs, state = seq2seq.embedding_rnn_decoder(
-        _words(1), state, rnn.GRUCell(4), 7, 5, projection, feed_previous=True, update_embedding_for_previous=False
-    )
-    return _trained(outputs, state)
-
-
 def embedding():
     outputs, state = seq2seq.embedding_rnn_seq2seq(_words(1), _words(2, 2), rnn.BasicLSTMCell(4), 7, 7, 5)
     return _trained(outputs, state)
@@ -89,14 +69,6 @@ def attention_decoder_with_heads():
     return _trained(outputs, state)
 
 
-def embedding_attention_decoder():
-    memory, projection = tf.stack(_vectors(3, 5), 1), (tf.get_variable("w", [4, 7]), tf.get_variable("b", [7]))
-    outputs, state = seq2seq.embedding_attention_decoder(
-        _words(1), tf.ones([2, 4]), memory, rnn.GRUCell(4), 7, 5, output_projection=projection, feed_previous=True
-    )
-    return _trained(outputs, state)
-
-
 def embedding_attention():
     cell = rnn.MultiRNNCell([rnn.GRUCell(4), rnn.GRUCell(4)])
     outputs, state = seq2seq.embedding_attention_seq2seq(_words(1), _words(2, 2), cell, 7, 7, 5)
@@ -107,6 +79,14 @@ def embedding_attention_with_a_switch():
     feed_previous = tf.placeholder_with_default(True, [])
     outputs, state = seq2seq.embedding_attention_seq2seq(
         _words(1), _words(2, 2), rnn.BasicLSTMCell(4), 7, 7, 5, feed_previous=feed_previous
+    )
+    return _trained(outputs, state)
+
+
+def embedding_with_projection():
+    projection = tf.get_variable("w", [4, 7]), tf.get_variable("b", [7])
+    outputs, state = seq2seq.embedding_rnn_seq2seq(
+        _words(1), _words(2, 2), rnn.GRUCell(4), 7, 7, 5, projection, feed_previous=True
     )
     return _trained(outputs, state)
 

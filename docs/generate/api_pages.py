@@ -1,8 +1,8 @@
-"""The reference pages from docstrings: one for each room, with its public names."""
+"""The reference pages from docstrings: one for each room and some packages, with their public names."""
 
 import json
 
-from public_names import ROOMS, names_of
+from public_names import PACKAGES, ROOMS, module_of, names_of
 
 from tpk.plugin.callback import HOOK_NAMES
 
@@ -23,6 +23,8 @@ TITLES = {
     "plugin": "Plugins",
     "errors": "Errors",
     "testing": "Testing plugins",
+    "tpk_distributed": "Several processes: tpk-distributed",
+    "tpk_keras": "Keras: tpk-keras",
 }
 TOPICS = {
     "Combine callbacks, and choose when they run": ("triggers", "factory", "session_hooks"),
@@ -47,12 +49,12 @@ FOUND_AFTER_GUIDES = "---\nsearch:\n  boost: 0.5\n---\n\n"
 
 def pages():
     """Return the text of each page by its path."""
-    return {f"reference/api/{room}.md": page_of(room) for room in ROOMS}
+    return {f"reference/api/{room}.md": page_of(room) for room in (*ROOMS, *PACKAGES)}
 
 
 def page_of(room):
     heading = f"{FOUND_AFTER_GUIDES}# {TITLES[room]}\n"
-    intro = f"{heading}\n::: tpk.{room}\n    options: {{members: [], show_root_heading: false}}\n"
+    intro = f"{heading}\n::: {module_of(room)}\n    options: {{members: [], show_root_heading: false}}\n"
     if room == "callbacks":
         parts = [
             f"\n## {title}\n{entries([name for name in names_of(room) if topic_of(name) in topics], level=3)}"
@@ -70,7 +72,7 @@ def entries(names, level=2):
     parts = []
     for name in names:
         options = {"heading_level": level}
-        if name.room in ("callbacks", "monitors", "strategies") or name.path == "tpk.plugin.Callback":
+        if name.room in ("callbacks", "monitors", "strategies", *PACKAGES) or name.path == "tpk.plugin.Callback":
             options["filters"] = OF_ALL_CALLBACKS
         parts.append(f"\n::: {name.path}\n    options: {json.dumps(options)}\n")
     return "".join(parts)

@@ -6,10 +6,13 @@ So docstrings and pages need no markup of links; and a name of tpk that does not
 import functools
 import re
 
-from public_names import all_names, exists
+from public_names import all_names, exists, names_of_packages
 
 SPLIT = re.compile(r"(<pre.*?</pre>|<a\b.*?</a>|<h\d.*?</h\d>|<autoref.*?</autoref>)", re.DOTALL)
-NOT_OF_PYTHON = {"tpk.callbacks", "tpk.monitors", "tpk.plugins", "tpk.strategies", "tpk.trace", "tpk.trainers"}
+NOT_OF_PYTHON = {
+    *("tpk.callbacks", "tpk.commands", "tpk.monitors", "tpk.plugins", "tpk.strategies", "tpk.trainers"),
+    "tpk.trace",
+}
 """Groups of entry points, and a logger."""
 
 CODE = re.compile(r"<code>([\w.]+)(\(\))?</code>")
@@ -46,4 +49,6 @@ def targets():
             found[name.name] = name.path
         found[name.path] = name.path
         found[name.path.removeprefix("tpk.")] = name.path
+    for name in names_of_packages():
+        found[name.name] = found[name.path] = name.path
     return found

@@ -1,4 +1,4 @@
-"""The public names of tpk, as the rooms' ``__init__.pyi`` declare them; read from the sources, nothing is imported."""
+"""The public names of tpk and of packages, read from their ``__init__.pyi`` or ``__all__``; nothing is imported."""
 
 import ast
 import functools
@@ -6,7 +6,8 @@ from pathlib import Path
 
 from attrs import frozen
 
-SOURCE = Path(__file__).resolve().parents[2] / "src" / "tpk"
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src" / "tpk"
 ROOMS = (
     "train",
     "callbacks",
@@ -27,10 +28,13 @@ ROOMS = (
 )
 """Where public names are, in the order of the reference."""
 
+PACKAGES = ("tpk_distributed", "tpk_keras")
+"""The packages under plugins/ that have a reference page."""
+
 
 @frozen
 class PublicName:
-    """A name that a room hands on, and the module below the room that it comes from, such as ``savers.best``."""
+    """A name that a room or a package hands on, and the module below it that it comes from, such as ``savers.best``."""
 
     room: str
     name: str
@@ -38,13 +42,23 @@ class PublicName:
 
     @property
     def path(self):
-        return f"tpk.{self.room}.{self.name}"
+        return f"{module_of(self.room)}.{self.name}"
+
+
+def module_of(room):
+    return room if room in PACKAGES else f"tpk.{room}"
+
+
+def folder_of(room):
+    if room in PACKAGES:
+        return ROOT.joinpath("plugins", room.replace("_", "-"), "src", room)
+    return SOURCE.joinpath(*room.split("."))
 
 
 @functools.cache
 def names_of(room):
-    """Return what a room hands on, as listed there; without modules."""
-    folder = SOURCE.joinpath(*room.split("."))
+    """Return what a room or a package hands on, as listed there; without modules."""
+    folder = folder_of(room)
     stub = folder / "__init__.pyi"
     if stub.exists():
         body = ast.parse(stub.read_text(encoding="utf-8")).body
@@ -66,6 +80,11 @@ def declared_all(path):
 @functools.cache
 def all_names():
     return tuple(name for room in ROOMS for name in names_of(room))
+
+
+@functools.cache
+def names_of_packages():
+    return tuple(name for package in PACKAGES for name in names_of(package))
 
 
 @functools.cache

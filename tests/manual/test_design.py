@@ -30,12 +30,16 @@ def test_a_benchmark_that_the_manual_names_is_there():
 
 
 @pytest.mark.parametrize(
-    "page", ["CONTRIBUTING.md", *(f"docs/design/{name}.md" for name in ("index", "walks", "decisions"))]
+    "page",
+    [
+        "CONTRIBUTING.md",
+        *(f"docs/{name}.md" for name in ("design/index", "design/walks", "design/decisions", "plugins/packages")),
+    ],
 )
 def test_files_that_a_page_names_are_there(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     named = {name for name in re.findall(r"[`\s]([\w-]+/[\w./-]*)", text) if name.endswith((".py", ".md", "/"))}
-    roots = (ROOT, ROOT / "src" / "tpk")
+    roots = (ROOT, ROOT / "src" / "tpk", *ROOT.glob("plugins/*/src"))
     assert {name for name in named if not any((root / name).exists() for root in roots)} - {"site/"} == set()
     assert page != "CONTRIBUTING.md" or len(named) > 8
 

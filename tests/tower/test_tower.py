@@ -251,7 +251,7 @@ def test_gradients_inside_of_a_tower_are_fine():
         (lambda x: np.mean(x), "tf.numpy_function for Python code"),
         (lambda x: tf.reshape(x, [3, x.shape[0]]), r"Use tf.shape\(tensor\)\[0\]"),
         (lambda x: x * EAGER, "created outside the tower function"),
-        (lambda x: linear(linear(x)), "Give each layer a name of its own"),
+        (lambda x: linear(linear(x)), "Give each layer another name"),
     ],
 )
 def test_an_error_of_tensorflow_gets_a_note_with_advice(build, hint):

@@ -33,9 +33,9 @@ _HINTS = {
         "tf.shape(tensor)[0], or -1 in a tf.reshape."
     ),
     "already exists, disallowed": (
-        "Two layers or variables have the same name, or the graph has this model already. Give each layer a name of "
-        "its own; or, to use the variables again, create it under tf.compat.v1.variable_scope(..., reuse=True). Train "
-        "each model in a graph of its own: `with tf.Graph().as_default():`."
+        "Two layers or variables have the same name, or the graph has this model already. Give each layer another "
+        "name; or, to use the variables again, create it under tf.compat.v1.variable_scope(..., reuse=True). Build "
+        "each model in a new graph: `with tf.Graph().as_default():`."
     ),
     "was not created with tf.get_variable()": (
         "This tower shares the variables of the first training tower, which has none of that name. A variable named "

@@ -55,7 +55,7 @@ def test_the_checkpoint_is_named_without_reading_its_gigabytes(tmp_path):
     class Damage(tpk.Callback):
         def trigger_step(self):
             for path in tmp_path.glob("model-2.data-*"):
-                path.write_bytes(bytes(path.stat().st_size))  # Who reads it, skips it.
+                path.write_bytes(bytes(path.stat().st_size))  # A reader would skip it.
 
     with pytest.raises(NonFiniteError) as caught:
         train(NanGuard(), tmp_path, bad=[3], callbacks=[Damage()])

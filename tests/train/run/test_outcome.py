@@ -131,7 +131,7 @@ def test_an_interrupt_is_told_and_a_failure_is_not(tmp_path, outcome):
 def test_the_checkpoint_is_named_without_reading_its_gigabytes(tmp_path, caplog):
     def damage(trainer):
         (data,) = tmp_path.glob("model-2.data-*")
-        data.write_bytes(bytes(data.stat().st_size))  # Who reads it, skips it.
+        data.write_bytes(bytes(data.stat().st_size))  # A reader would skip it.
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

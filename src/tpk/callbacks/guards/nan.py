@@ -412,7 +412,7 @@ def _numbers_of(op: Any) -> list[Any]:
 
 
 def _ops_that_share_references(ops: Iterable[Any]) -> set[Any]:
-    """Return those of `ops`, each after its inputs, whose outputs may share the memory of a reference variable."""
+    """Return the ops whose outputs may share the memory of a reference variable; in `ops`, inputs come first."""
     found: set[Any] = set()
     for op in ops:
         if op.type in _SHARING and any(is_reference(tensor) or tensor.op in found for tensor in op.inputs):

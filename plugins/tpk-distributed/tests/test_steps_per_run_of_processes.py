@@ -18,7 +18,8 @@ def train(optimizer, steps_per_run, communication):
     trainer = tpk.SingleCostTrainer(strategy, steps_per_run=steps_per_run)
     data = tpk.QueueInput(trainings.batches(STEPS * 4))
     trainer.setup_graph(model.get_input_signature(), data, model.build_graph, model.get_optimizer)
-    trainer.train(callbacks=[values], steps_per_epoch=STEPS, max_epoch=1)
+    # The default callbacks fetch the cost in the chief, and nothing in the other process.
+    trainer.train_with_defaults(callbacks=[values], steps_per_epoch=STEPS, max_epoch=1)
     return values.values, trainer.global_step
 
 

@@ -50,7 +50,7 @@ class ManySteps:
         progress: the counters.
         counter: counts the steps in the graph.
         xla: whether XLA compiles the loops; see `tpk.graph.compiled_loop`.
-        tries_threads: as for `HookedSession`.
+        tries_threads: as for `HookedSession`; False in trainings of several processes.
     """
 
     def __init__(
@@ -90,8 +90,11 @@ class ManySteps:
             tf.errors.OpError: if a step fails; it names the ops of the step instead of their copies in the loop.
         """
         try:
-            self._loop(plan, steps if plan.is_work else steps - 1, arrays)
-            return plan.no_results if plan.is_work else run_last(), steps
+            # Of several processes, the chief may fetch something. A step in a loop cannot exchange gradients with one
+            # outside of it, so all processes make the last step outside.
+            is_all_in_loop = plan.is_work and self._tries_threads
+            self._loop(plan, steps if is_all_in_loop else steps - 1, arrays)
+            return plan.no_results if is_all_in_loop else run_last(), steps
         except Exception as error:
             if is_closed(self._sess):
                 raise

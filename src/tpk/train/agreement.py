@@ -92,7 +92,7 @@ class AgreedCheckpoints(Checkpoints):
     def __init__(self, trainer: tpk.Trainer, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(trainer)
         self.unused_hooks = ()
-        self.stop = StopRequest()
+        self.agreed_stop = StopRequest()
         self._clock = clock
         self._met_at = clock()
         self._pace = 1
@@ -137,12 +137,12 @@ class AgreedCheckpoints(Checkpoints):
             raise
 
     def _serve_requests(self) -> None:
-        trainer, own_stop = self.trainer, self.trainer.loop.stop
+        trainer, local_stop = self.trainer, self.trainer.loop.stop
         mine = {
             "pace": self._next_pace(),
             "saves": bool(self._requests),
-            "stop": own_stop.reason if own_stop.is_set() else None,
-            "signum": own_stop.signum,
+            "stop": local_stop.reason if local_stop.is_set() else None,
+            "signum": local_stop.signum,
         }
         where = (
             f"the meeting after epoch {trainer.epoch_num}, step {trainer.local_step}, with "
@@ -151,7 +151,7 @@ class AgreedCheckpoints(Checkpoints):
         requests = trainer.strategy.process_group.gather_object(where, mine)
         self._pace, self._steps_since = requests[0]["pace"], 0
         stops = [(rank, request) for rank, request in enumerate(requests) if request["stop"] is not None]
-        if stops and not self.stop.is_set():
+        if stops and not self.agreed_stop.is_set():
             # Signals take precedence over other reasons to stop.
             self._agree_to_stop(*max(stops, key=lambda stop: stop[1]["signum"] is not None))
         if requests[0]["saves"]:
@@ -169,7 +169,7 @@ class AgreedCheckpoints(Checkpoints):
         reason, signum = request["stop"], request["signum"]
         if rank != self.trainer.strategy.process_group.rank:
             reason = f"rank {rank} stops: {reason}"
-        for stop in (self.stop, self.trainer.loop.stop):
+        for stop in (self.agreed_stop, self.trainer.loop.stop):
             stop.set(reason)
             if signum is not None and stop.signum is None:
                 stop.set_by_signal(signum)

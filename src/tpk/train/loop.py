@@ -120,7 +120,7 @@ class TrainLoop:
         """
         trainer, progress = self._trainer, self.progress
         hook, trigger_step = trainer.hooks.hook, trainer.step_hooks.trigger
-        should_stop = trainer.checkpoints.stop.is_set
+        should_stop = trainer.checkpoints.agreed_stop.is_set
         try:
             self._call(hook.before_train, should_stop)
             for epoch in range(self.starting_epoch, self.max_epoch + 1):
@@ -241,9 +241,9 @@ class TrainLoop:
             CheckpointError: if a signal ends the training, and its checkpoint cannot be written.
         """
         checkpoints = self._trainer.checkpoints
-        signum = checkpoints.stop.signum
+        signum = checkpoints.agreed_stop.signum
         if signum is None:
-            raise StopTraining(checkpoints.stop.reason)
+            raise StopTraining(checkpoints.agreed_stop.reason)
         message = signal_message(self._trainer, signum, checkpoints.save_now())
         logger.warning("%s", message)
         raise Preempted.by(signum, message)

@@ -78,13 +78,14 @@ class Checkpoints(Callback):
         trainer: the trainer.
 
     Attributes:
-        stop: the request to end the training; with several processes, the one on which they have agreed.
+        agreed_stop: the request to end the training: that of the loop, or with several processes the one on which they
+            have agreed.
     """
 
     def __init__(self, trainer: tpk.Trainer) -> None:
         self.trainer = trainer
         self.unused_hooks: Collection[str] = ("trigger_step",)
-        self.stop = trainer.loop.stop
+        self.agreed_stop = trainer.loop.stop
         self._savers: list[Saver] = []
         self._requests: list[CheckpointSeries] = []
         self._epoch_that_is_over: int | None = None

@@ -454,6 +454,13 @@ def test_framework_finds_variables_and_restores_them(graph, tmp_path):
         pass
 
 
+def test_recurrent_names_from_before_1_0_are_those_of_today():
+    assert tf.nn.rnn is tf.nn.static_rnn
+    assert tf.nn.bidirectional_rnn is tf.nn.static_bidirectional_rnn
+    assert tf.nn.seq2seq is tf.contrib.legacy_seq2seq
+    assert tf.nn.rnn_cell.EmbeddingWrapper is rnn.EmbeddingWrapper
+
+
 def test_cells_run_over_sequences(graph):
     words = tf.ones([2, 5, 3])
     with tf.variable_scope("dynamic"):

@@ -11,12 +11,19 @@ import tensorflow as _tf
 
 from tpk_tensorflow1.missing import no_such_name
 
+_MODULES = {"rnn_cell": "tpk_tensorflow1.rnn_cell", "seq2seq": "tpk_tensorflow1.contrib.legacy_seq2seq"}
+_BEFORE_1_0 = {
+    "bidirectional_rnn": "static_bidirectional_rnn",
+    "rnn": "static_rnn",
+    "state_saving_rnn": "static_state_saving_rnn",
+}
 _TRANSPOSED = ("atrous_conv2d_transpose", "conv1d_transpose", "conv2d_transpose")
 
 
 def __getattr__(name: str) -> Any:
-    if name == "rnn_cell":
-        return importlib.import_module("tpk_tensorflow1.rnn_cell")
+    if name in _MODULES:
+        return importlib.import_module(_MODULES[name])
+    name = _BEFORE_1_0.get(name, name)
     for module in (_tf.compat.v1.nn, _tf.nn):
         if hasattr(module, name):
             return _transposed(name) if name in _TRANSPOSED else getattr(module, name)
@@ -24,7 +31,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({"rnn_cell", *dir(_tf.compat.v1.nn), *dir(_tf.nn)})
+    return sorted({*_MODULES, *dir(_tf.compat.v1.nn), *dir(_tf.nn)})
 
 
 @functools.cache

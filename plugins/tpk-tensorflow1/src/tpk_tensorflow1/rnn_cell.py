@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import tensorflow as tf
@@ -37,4 +38,10 @@ def _in_loop() -> bool:
     return any(each.IsWhileContext() for each in control_flow_contexts(tf.compat.v1.get_default_graph()))
 
 
-__getattr__ = finder_in("tf.nn.rnn_cell", __all__)
+_missing = finder_in("tf.nn.rnn_cell", __all__)
+
+
+def __getattr__(name: str) -> Any:
+    # Before TensorFlow 1.0, this module had all cells of `tf.contrib.rnn`.
+    rnn = None if name.startswith("__") else importlib.import_module("tpk_tensorflow1.contrib.rnn")
+    return getattr(rnn, name) if hasattr(rnn, name) else _missing(name)

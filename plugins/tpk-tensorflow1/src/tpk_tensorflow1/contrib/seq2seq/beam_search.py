@@ -27,7 +27,7 @@ class BeamSearchDecoderState(NamedTuple):
         cell_state: the state of the cell, of shape [batch, beams, ...].
         log_probs: the log-probability of each beam.
         finished: whether each beam is finished.
-        lengths: the length of each beam, without the end token.
+        lengths: the length of each beam, with the end token.
         accumulated_attention_probs: ().
     """
 

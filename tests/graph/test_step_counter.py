@@ -201,3 +201,38 @@ def test_a_restored_step_continues(tmp_path):
     ends = Ends()
     T().train(callbacks=[ends], steps_per_epoch=2, max_epoch=1, session_init=tpk.SaverRestore(tmp_path / "a"))
     assert (ends.counted, ends.completed) == (5, 5)
+
+
+class Counting(tpk.Trainer):
+    """Creates the global step itself, and its train op counts it."""
+
+    def __init__(self, initial=0, **options):
+        super().__init__()
+        with self.graph.as_default():
+            self.step = v1.Variable(initial, name="global_step", **options)
+            cost = tf.square(v1.get_variable("w", []))
+            self.train_op = v1.train.GradientDescentOptimizer(0.1).minimize(cost, global_step=self.step)
+
+
+@pytest.mark.parametrize("options", [{"trainable": False}, {}, {"dtype": tf.int64}])
+def test_a_variable_of_that_name_becomes_the_global_step(tmp_path, options):
+    for max_epoch in (1, 2):
+        with tf.Graph().as_default():
+            ends, trainer = Ends(), Counting(**options)
+            trainer.train(
+                callbacks=[ends, "ModelSaver"],
+                steps_per_epoch=3,
+                max_epoch=max_epoch,
+                run_dir=tmp_path / "run",
+                resume="auto",
+            )
+            assert v1.train.get_global_step(trainer.graph) is trainer.step
+        assert (ends.counted, ends.completed) == (3 * max_epoch, 3 * max_epoch)
+
+
+@pytest.mark.parametrize(("initial", "kind"), [(0.0, "float32 of shape \\(\\)"), ([0, 0], "int32 of shape \\(2,\\)")])
+def test_a_variable_of_that_name_that_cannot_count_is_an_error(initial, kind):
+    with tf.Graph().as_default():
+        v1.Variable(initial, name="global_step")
+        with pytest.raises(tpk.ConfigError, match=rf"'global_step' is {kind}.*Write .*get_or_create_global_step\(\)"):
+            tpk.graph.get_global_step_var()

@@ -8,9 +8,12 @@ from typing import Any
 
 import tensorflow as tf
 
+from tpk.errors import ConfigError
 from tpk.tf_internals import control_outputs, functions_called_by, handle_of
 
 logger = logging.getLogger(__name__)
+
+GraphKeys = tf.compat.v1.GraphKeys
 
 FURTHER_RUNS_NAME = "tpk_further_runs"
 """The name of the variable that counts all runs of steps after the first run of each; random ops create it."""
@@ -20,11 +23,24 @@ _PASS_ON_OPS = frozenset({"Switch", "RefSwitch", "Enter", "RefEnter"})
 
 
 def get_global_step_var() -> Any:
-    """Return the default graph's global step variable (scalar ``int64``), created on the CPU if missing.
+    """Return the default graph's global step variable, an integer scalar, created on the CPU as ``int64`` if missing.
 
     It is the variable of `tf.compat.v1.train.get_global_step`, which learning-rate schedules and TensorFlow's session
-    hooks read.
+    hooks read. A variable that a script has made with the name ``global_step`` becomes that variable.
+
+    Raises:
+        ConfigError: if the variable of that name is not an integer scalar.
     """
+    graph = tf.compat.v1.get_default_graph()
+    variables = [] if graph.get_collection(GraphKeys.GLOBAL_STEP) else graph.get_collection(GraphKeys.GLOBAL_VARIABLES)
+    for variable in [each for each in variables if each.op.name == "global_step"]:
+        if not variable.dtype.is_integer or variable.shape.rank != 0:
+            raise ConfigError(
+                f"the variable 'global_step' is {variable.dtype.base_dtype.name} of shape {variable.shape}, but the "
+                "global step is an integer scalar. Write tf.compat.v1.train.get_or_create_global_step(), or give the "
+                "variable another name."
+            )
+        graph.add_to_collection(GraphKeys.GLOBAL_STEP, variable)
     variable = tf.compat.v1.train.get_global_step()
     if variable is not None:
         return variable

@@ -12,14 +12,12 @@ from types import ModuleType
 from typing import Any
 
 from tpk.text import nearest
-from tpk_tensorflow1.names import EXTRAS, IMPLEMENTATION, INSTEAD, MODULES
+from tpk_tensorflow1.names import EXTRAS, IMPLEMENTATION, INSTEAD, LIBRARIES, MODULES
 
 _PACKAGE = "tpk_tensorflow1"
 
 
-def finder_in(
-    module: str, names: Iterable[str], *elsewhere: ModuleType, optional: str | None = None
-) -> Callable[[str], Any]:
+def finder_in(module: str, names: Iterable[str], *elsewhere: ModuleType) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a module of TensorFlow 1.
 
     It raises an `AttributeError` for names that are not available.
@@ -28,7 +26,6 @@ def finder_in(
         module: the name of the module in scripts, such as ``"tf.contrib.layers"``.
         names: the names that the module has.
         elsewhere: modules that have further names of the module.
-        optional: the name of a module of an optional library that has the rest.
     """
     _, _, path = module.partition(".")
     known = [*names, *(name for each in elsewhere for name in dir(each))]
@@ -46,51 +43,53 @@ def finder_in(
         for each in elsewhere:
             if hasattr(each, name):
                 return getattr(each, name)
-        if optional is not None:
-            return from_library(optional, module, name, known)
+        if f"{path}.{name}" in LIBRARIES:
+            return from_library(LIBRARIES[f"{path}.{name}"], module, name)
         raise no_such_name(module, name, known)
 
     return find
 
 
-def from_library(library: str, module: str, name: str, known: Iterable[str]) -> Any:
+def from_library(library: str, module: str, name: str) -> Any:
     """Return a name of a module of an optional library.
 
     Args:
         library: the name of the module.
         module: the name of the module in scripts.
         name: the name.
-        known: the names that the module has without the library.
 
     Raises:
         AttributeError: the library does not have the name, or cannot be imported.
     """
     try:
         return getattr(importlib.import_module(library), name)
-    except AttributeError:
-        raise no_such_name(module, name, known) from None
     except ImportError as error:
         package = library.partition(".")[0]
         use = f"the package {package} ({error}): pip install 'tpk-tensorflow1[{EXTRAS[package]}]'"
-        raise no_such_name(module, name, known, use) from None
+        raise _error(module, name, use) from None
 
 
-def no_such_name(module: str, name: str, known: Iterable[str], use: str | None = None) -> AttributeError:
+def no_such_name(module: str, name: str, known: Iterable[str]) -> AttributeError:
     """Return the error about a name that is not available.
 
     Args:
         module: the name of the module in scripts.
         name: the missing name.
         known: the names that the module has.
-        use: what to use instead, by default, if `known` has no similar name.
     """
-    missing = f"{module}.{name} is not available on TensorFlow {importlib.import_module('tensorflow').__version__}"
-    instead = INSTEAD.get(f"{module}.{name}".partition(".")[2])
+    use = INSTEAD.get(f"{module}.{name}".partition(".")[2])
     similar = nearest(name, known, n=1, cutoff=0.75)
-    if similar and not instead:
-        return AttributeError(f"{missing}.{similar}", name=name)
-    hint = f": use {instead or use}" if instead or use else ""
-    return AttributeError(f'{missing}{hint} (see "TF1 programs" in tpk\'s manual)', name=name)
+    return _error(module, name, use, "" if use else similar)
+
+
+def _error(module: str, name: str, use: str | None, similar: str = "") -> AttributeError:
+    version = importlib.import_module("tensorflow").__version__
+    text = f"{module}.{name} is not available on TensorFlow {version}"
+    if use:
+        text += f": use {use}"
+    return AttributeError(
+        f"{text}.{similar}" if similar else f'{text} (see "TF1 programs" in tpk\'s manual)', name=name
+    )
 
 
 class _NamesFinder(MetaPathFinder):

@@ -1,7 +1,8 @@
-"""`tf.contrib.metrics`: the functions of `tf.metrics` with predictions before labels, and others."""
+"""`tf.contrib.metrics`: the functions of `tf.metrics`, but with predictions before labels, and others."""
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import tensorflow as tf
@@ -11,28 +12,18 @@ from tpk_tensorflow1.missing import finder_in
 
 v1 = tf.compat.v1
 
-_STREAMING = {
-    "streaming_accuracy": "accuracy",
-    "streaming_auc": "auc",
-    "streaming_false_negatives": "false_negatives",
-    "streaming_false_positives": "false_positives",
-    "streaming_mean_absolute_error": "mean_absolute_error",
-    "streaming_mean_cosine_distance": "mean_cosine_distance",
-    "streaming_mean_iou": "mean_iou",
-    "streaming_mean_relative_error": "mean_relative_error",
-    "streaming_mean_squared_error": "mean_squared_error",
-    "streaming_precision": "precision",
-    "streaming_precision_at_thresholds": "precision_at_thresholds",
-    "streaming_recall": "recall",
-    "streaming_recall_at_thresholds": "recall_at_thresholds",
-    "streaming_root_mean_squared_error": "root_mean_squared_error",
-    "streaming_sensitivity_at_specificity": "sensitivity_at_specificity",
-    "streaming_sparse_precision_at_k": "precision_at_k",
-    "streaming_sparse_recall_at_k": "recall_at_k",
-    "streaming_specificity_at_sensitivity": "specificity_at_sensitivity",
-    "streaming_true_negatives": "true_negatives",
-    "streaming_true_positives": "true_positives",
+_RENAMED = {
+    "average_precision_at_k": "sparse_average_precision_at_k",
+    "percentage_below": "percentage_less",
+    "precision_at_k": "sparse_precision_at_k",
+    "recall_at_k": "sparse_recall_at_k",
 }
+_STREAMING = {
+    f"streaming_{_RENAMED.get(name, name)}": predictions_first(function)
+    for name, function in vars(v1.metrics).items()
+    if inspect.isfunction(function) and not name.endswith("_at_top_k")
+}
+globals().update(_STREAMING)
 
 __all__ = [
     *_STREAMING,
@@ -44,16 +35,8 @@ __all__ = [
     "set_intersection",
     "set_size",
     "set_union",
-    "streaming_mean",
-    "streaming_mean_tensor",
-    "streaming_percentage_less",
 ]
 
-globals().update({name: predictions_first(getattr(v1.metrics, today)) for name, today in _STREAMING.items()})
-
-streaming_mean = v1.metrics.mean
-streaming_mean_tensor = v1.metrics.mean_tensor
-streaming_percentage_less = v1.metrics.percentage_below
 confusion_matrix = v1.confusion_matrix
 set_difference = tf.sets.difference
 set_intersection = tf.sets.intersection
@@ -62,13 +45,12 @@ set_union = tf.sets.union
 
 
 def accuracy(predictions: Any, labels: Any, weights: Any = None, name: str | None = None) -> Any:
-    """Return the fraction of predictions that equal the labels, in this batch."""
+    """Return the fraction of predictions that equal the labels in this batch; predictions with `weights` count more."""
     with v1.name_scope(name, "accuracy"):
         is_correct = tf.cast(tf.equal(predictions, labels), tf.float32)
-        if weights is None:
-            return tf.reduce_mean(is_correct)
-        weights = tf.cast(weights, tf.float32) * tf.ones_like(is_correct)
-        return tf.math.divide_no_nan(tf.reduce_sum(is_correct * weights), tf.reduce_sum(weights))
+        weights = tf.ones_like(is_correct) if weights is None else tf.cast(weights, tf.float32)
+        total = tf.reduce_sum(tf.ones_like(is_correct) * weights)
+        return tf.math.divide_no_nan(tf.reduce_sum(is_correct * weights), total)
 
 
 def aggregate_metrics(*value_update_tuples: tuple[Any, Any]) -> tuple[list[Any], list[Any]]:
@@ -82,4 +64,4 @@ def aggregate_metric_map(names_to_tuples: dict[str, tuple[Any, Any]]) -> tuple[d
     return values, {name: update for name, (_, update) in names_to_tuples.items()}
 
 
-__getattr__ = finder_in("tf.contrib.metrics", __all__, optional="tf_slim.metrics")
+__getattr__ = finder_in("tf.contrib.metrics", __all__)

@@ -9,6 +9,17 @@ import tensorflow as tf
 
 from tpk import graph
 
+__all__ = [
+    "apply_regularization",
+    "l1_l2_regularizer",
+    "l1_regularizer",
+    "l2_regularizer",
+    "sum_regularizer",
+    "variance_scaling_initializer",
+    "xavier_initializer",
+    "xavier_initializer_conv2d",
+]
+
 v1 = tf.compat.v1
 
 Function = Callable[..., Any]

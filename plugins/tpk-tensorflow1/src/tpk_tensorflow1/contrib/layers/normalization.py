@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -10,6 +10,8 @@ import tensorflow as tf
 from tpk import layers
 from tpk_tensorflow1.contrib.framework import add_arg_scope
 from tpk_tensorflow1.contrib.layers.scopes import ZEROS, Function, finished, layer_scope, layout_of
+
+__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "unit_norm"]
 
 v1 = tf.compat.v1
 
@@ -101,7 +103,7 @@ def batch_norm(
             else:
                 for update in made:
                     v1.add_to_collections(updates_collections, update)
-        return finished(outputs, outputs_collections, activation_fn)
+        return finished(outputs, outputs_collections, layer.name, activation_fn)
 
 
 @add_arg_scope
@@ -146,17 +148,94 @@ def layer_norm(
     is_half = inputs.dtype.base_dtype in (tf.float16, tf.bfloat16)
     values = tf.cast(inputs, tf.float32) if is_half else inputs
 
-    def parameter(name: str, initializer: Any) -> Any:
-        shape = inputs.shape[begin_params_axis:]
-        return v1.get_variable(name, shape, values.dtype, initializer, trainable=trainable)
-
-    with layer_scope(scope, "LayerNorm", reuse, variables_collections):
-        beta = parameter("beta", ZEROS) if center else None
-        gamma = parameter("gamma", v1.ones_initializer()) if scale else None
+    with layer_scope(scope, "LayerNorm", reuse, variables_collections) as layer:
+        beta, gamma = _parameters(inputs.shape[begin_params_axis:], values.dtype, center, scale, trainable)
         mean, variance = tf.nn.moments(values, list(range(rank))[begin_norm_axis:], keepdims=True)
         epsilon = 1e-3 if is_half else 1e-12
         outputs = tf.nn.batch_normalization(values, mean, variance, beta, gamma, epsilon)
-        return finished(tf.cast(outputs, inputs.dtype), outputs_collections, activation_fn)
+        return finished(tf.cast(outputs, inputs.dtype), outputs_collections, layer.name, activation_fn)
+
+
+@add_arg_scope
+def instance_norm(
+    inputs: Any,
+    center: bool = True,
+    scale: bool = True,
+    epsilon: float = 1e-6,
+    activation_fn: Function | None = None,
+    param_initializers: Mapping[str, Any] | None = None,
+    reuse: Any = None,
+    variables_collections: Any = None,
+    outputs_collections: Any = None,
+    trainable: bool = True,
+    data_format: str = "NHWC",
+    scope: Any = None,
+) -> Any:
+    """Normalize each channel of each image; see `batch_norm` for the arguments."""
+    rank = inputs.shape.rank
+    channels = 1 if layout_of(data_format) == "channels_first" else rank - 1
+    axes = [axis for axis in range(1, rank) if axis != channels]
+    with layer_scope(scope, "InstanceNorm", reuse, variables_collections) as layer:
+        parameters = _parameters([inputs.shape[channels]], inputs.dtype, center, scale, trainable, param_initializers)
+        shape = [-1 if axis == channels else 1 for axis in range(rank)]
+        beta, gamma = (each if each is None else tf.reshape(each, shape) for each in parameters)
+        mean, variance = tf.nn.moments(inputs, axes, keepdims=True)
+        outputs = tf.nn.batch_normalization(inputs, mean, variance, beta, gamma, epsilon)
+        return finished(outputs, outputs_collections, layer.name, activation_fn)
+
+
+@add_arg_scope
+def group_norm(
+    inputs: Any,
+    groups: int = 32,
+    channels_axis: int = -1,
+    reduction_axes: Sequence[int] = (-3, -2),
+    center: bool = True,
+    scale: bool = True,
+    epsilon: float = 1e-6,
+    activation_fn: Function | None = None,
+    param_initializers: Mapping[str, Any] | None = None,
+    reuse: Any = None,
+    variables_collections: Any = None,
+    outputs_collections: Any = None,
+    trainable: bool = True,
+    scope: Any = None,
+    mean_close_to_zero: bool = False,
+) -> Any:
+    """Normalize groups of channels of each image; see `batch_norm` for other arguments.
+
+    Args:
+        inputs: a tensor of known rank.
+        groups: the number of groups, a divisor of the number of channels.
+        channels_axis: the axis of the channels.
+        reduction_axes: the other axes to normalize over.
+        mean_close_to_zero: ignored; it changed only the rounding.
+    """
+    rank = inputs.shape.rank
+    axis, channels = channels_axis % rank, inputs.shape[channels_axis]
+    split = [groups, channels // groups]
+    sizes = tf.shape(inputs)
+    axes = [each % rank + (each % rank > axis) for each in reduction_axes]
+    with layer_scope(scope, "GroupNorm", reuse, variables_collections) as layer:
+        parameters = _parameters([channels], inputs.dtype, center, scale, trainable, param_initializers)
+        shape = [1] * axis + split + [1] * (rank - axis - 1)
+        beta, gamma = (each if each is None else tf.reshape(each, shape) for each in parameters)
+        grouped = tf.reshape(inputs, tf.concat([sizes[:axis], split, sizes[axis + 1 :]], 0))
+        mean, variance = tf.nn.moments(grouped, [*axes, axis + 1], keepdims=True)
+        outputs = tf.reshape(tf.nn.batch_normalization(grouped, mean, variance, beta, gamma, epsilon), sizes)
+        outputs.set_shape(inputs.shape)
+        return finished(outputs, outputs_collections, layer.name, activation_fn)
+
+
+def _parameters(
+    shape: Any, dtype: Any, center: bool, scale: bool, trainable: bool, initializers: Mapping[str, Any] | None = None
+) -> list[Any]:
+    """Return beta and gamma, or None for those that are not wanted."""
+    defaults = {"beta": ZEROS, "gamma": v1.ones_initializer()} | dict(initializers or {})
+    return [
+        v1.get_variable(name, shape, dtype, defaults[name], trainable=trainable) if is_wanted else None
+        for name, is_wanted in [("beta", center), ("gamma", scale)]
+    ]
 
 
 def unit_norm(inputs: Any, dim: int, epsilon: float = 1e-7, scope: str | None = None) -> Any:

@@ -8,12 +8,31 @@ from typing import Any
 import tensorflow as tf
 
 from tpk import layers
+from tpk_tensorflow1 import layers as tf_layers
 from tpk_tensorflow1.contrib.framework import add_arg_scope
 from tpk_tensorflow1.contrib.layers.scopes import Function, finished, layout_of
 
+__all__ = [
+    "avg_pool2d",
+    "avg_pool3d",
+    "dropout",
+    "embed_sequence",
+    "flatten",
+    "max_pool2d",
+    "max_pool3d",
+    "maxout",
+    "one_hot_encoding",
+    "repeat",
+    "safe_embedding_lookup_sparse",
+    "softmax",
+    "stack",
+]
+
 v1 = tf.compat.v1
 
-Shape2D = int | Sequence[int]
+safe_embedding_lookup_sparse = v1.nn.safe_embedding_lookup_sparse
+
+Shape = int | Sequence[int]
 
 
 @add_arg_scope
@@ -26,52 +45,53 @@ def dropout(
     scope: str | None = None,
     seed: int | None = None,
 ) -> Any:
-    """Keep each input with probability `keep_prob` in training; see `tpk.layers.dropout`."""
+    """Keep each input with probability `keep_prob` in training; see `tf.layers.dropout`."""
     rate = 1 - keep_prob
-    outputs = layers.dropout(inputs, rate, noise_shape, seed, is_training, name=scope or "Dropout")
-    return finished(outputs, outputs_collections)
+    with v1.name_scope(scope, "Dropout") as name:
+        outputs = tf_layers.dropout(inputs, rate, noise_shape, seed, is_training, name=name)
+    return finished(outputs, outputs_collections, name)
 
 
 @add_arg_scope
 def flatten(inputs: Any, outputs_collections: Any = None, scope: str | None = None) -> Any:
     """Flatten all axes except the batch axis."""
-    return finished(layers.flatten(inputs, name=scope or "Flatten"), outputs_collections)
+    with v1.name_scope(scope, "Flatten") as name:
+        return finished(layers.flatten(inputs), outputs_collections, name)
 
 
-@add_arg_scope
-def max_pool2d(inputs: Any, kernel_size: Shape2D, *args: Any, **kwargs: Any) -> Any:
-    """Take the maximum of each window; see `avg_pool2d` for the arguments. The default scope is ``MaxPool2D``."""
-    return _pool2d(layers.max_pooling2d, "MaxPool2D", inputs, kernel_size, *args, **kwargs)
+def _pooling(layer: Function, name: str, default_scope: str) -> Function:
+    def pool(
+        inputs: Any,
+        kernel_size: Shape,
+        stride: Shape = 2,
+        padding: str = "VALID",
+        data_format: str | None = None,
+        outputs_collections: Any = None,
+        scope: str | None = None,
+    ) -> Any:
+        """Take the maximum or the average of each window.
+
+        Args:
+            inputs: a batch of images or volumes.
+            kernel_size: the sizes of the windows.
+            stride: the stride of the windows.
+            padding: ``"VALID"`` or ``"SAME"``.
+            data_format: such as ``"NHWC"`` or ``"NCHW"``.
+            outputs_collections: one or more collections for the outputs.
+            scope: the name scope.
+        """
+        with v1.name_scope(scope, default_scope) as unique:
+            outputs = layer(inputs, kernel_size, stride, padding, layout_of(data_format), name=unique)
+        return finished(outputs, outputs_collections, unique)
+
+    pool.__name__ = pool.__qualname__ = name
+    return add_arg_scope(pool)
 
 
-@add_arg_scope
-def avg_pool2d(inputs: Any, kernel_size: Shape2D, *args: Any, **kwargs: Any) -> Any:
-    """Take the average of each window.
-
-    Args:
-        inputs: a batch of images.
-        kernel_size: the height and width of the windows.
-        args: `stride` (2 by default), `padding` (``"VALID"``), `data_format` (``"NHWC"``), `outputs_collections`, and
-            `scope` (``AvgPool2D``).
-        kwargs: the same by name.
-    """
-    return _pool2d(layers.average_pooling2d, "AvgPool2D", inputs, kernel_size, *args, **kwargs)
-
-
-def _pool2d(
-    pooling: Function,
-    default_scope: str,
-    inputs: Any,
-    kernel_size: Shape2D,
-    stride: Shape2D = 2,
-    padding: str = "VALID",
-    data_format: str = "NHWC",
-    outputs_collections: Any = None,
-    scope: str | None = None,
-) -> Any:
-    layout = layout_of(data_format)
-    outputs = pooling(inputs, kernel_size, stride, padding, layout, name=scope or default_scope)
-    return finished(outputs, outputs_collections)
+avg_pool2d = _pooling(layers.average_pooling2d, "avg_pool2d", "AvgPool2D")
+avg_pool3d = _pooling(layers.average_pooling3d, "avg_pool3d", "AvgPool3D")
+max_pool2d = _pooling(layers.max_pooling2d, "max_pool2d", "MaxPool2D")
+max_pool3d = _pooling(layers.max_pooling3d, "max_pool3d", "MaxPool3D")
 
 
 @add_arg_scope
@@ -84,9 +104,9 @@ def one_hot_encoding(
     scope: str | None = None,
 ) -> Any:
     """Return the one-hot encoding of labels."""
-    with tf.name_scope(scope or "OneHotEncoding"):
+    with v1.name_scope(scope, "OneHotEncoding") as name:
         outputs = tf.one_hot(tf.cast(labels, tf.int64), num_classes, on_value=on_value, off_value=off_value)
-    return finished(outputs, outputs_collections)
+    return finished(outputs, outputs_collections, name)
 
 
 def softmax(logits: Any, scope: str | None = None) -> Any:
@@ -94,20 +114,56 @@ def softmax(logits: Any, scope: str | None = None) -> Any:
     return tf.nn.softmax(logits, name=scope or "softmax")
 
 
+def maxout(inputs: Any, num_units: int, axis: int = -1, scope: str | None = None) -> Any:
+    """Return the maximum of each of `num_units` groups of features."""
+    return layers.maxout(inputs, num_units, axis, name=scope or "MaxOut")
+
+
 def repeat(inputs: Any, repetitions: int, layer: Function, *args: Any, **kwargs: Any) -> Any:
-    """Apply a layer several times, in scopes ``<scope>/<scope>_1``, ``…_2``, …; `scope` defaults to its name."""
-    scope = kwargs.pop("scope", None) or getattr(layer, "__name__", "repeat")
-    with v1.variable_scope(scope, "Repeat"):
-        for number in range(repetitions):
-            inputs = layer(inputs, *args, **{**kwargs, "scope": f"{scope}_{number + 1}"})
-    return inputs
+    """Apply a layer several times, in scopes ``<scope>/<scope>_1``, ``…_2``, …; by default ``Repeat/<layer>_1``, …."""
+    return stack(inputs, layer, [args] * repetitions, "Repeat", **kwargs)
 
 
-def stack(inputs: Any, layer: Function, stack_args: Sequence[Any], **kwargs: Any) -> Any:
+def stack(inputs: Any, layer: Function, stack_args: Sequence[Any], default_scope: str = "Stack", **kwargs: Any) -> Any:
     """Apply a layer once for each element of `stack_args`, in scopes ``<scope>/<scope>_1``, ``…_2``, …."""
-    scope = kwargs.pop("scope", None) or getattr(layer, "__name__", "stack")
-    with v1.variable_scope(scope, "Stack"):
+    scope = kwargs.pop("scope", None)
+    with v1.variable_scope(scope, default_scope):
         for number, args in enumerate(stack_args):
             given = args if isinstance(args, list | tuple) else [args]
-            inputs = layer(inputs, *given, **{**kwargs, "scope": f"{scope}_{number + 1}"})
+            name = f"{scope or getattr(layer, '__name__', default_scope.lower())}_{number + 1}"
+            inputs = layer(inputs, *given, **{**kwargs, "scope": name})
     return inputs
+
+
+def embed_sequence(
+    ids: Any,
+    vocab_size: int | None = None,
+    embed_dim: int | None = None,
+    unique: bool = False,
+    initializer: Any = None,
+    regularizer: Function | None = None,
+    trainable: bool = True,
+    scope: Any = None,
+    reuse: Any = None,
+) -> Any:
+    """Return the embeddings of ids, of shape [batch, time, embed_dim]. The variable is ``EmbedSequence/embeddings``.
+
+    Args:
+        ids: an integer tensor of shape [batch, time].
+        vocab_size: the number of ids; None if `reuse` is true.
+        embed_dim: the size of an embedding; None if `reuse` is true.
+        unique: ignored; it changed only the speed.
+        initializer: the initializer of the embeddings.
+        regularizer: maps the embeddings to a loss.
+        trainable: whether the embeddings are trained.
+        scope: the variable scope.
+        reuse: whether to reuse existing embeddings.
+    """
+    if not reuse and (vocab_size is None or embed_dim is None):
+        raise ValueError("tf.contrib.layers.embed_sequence needs vocab_size and embed_dim, unless reuse=True")
+    shape = None if reuse and vocab_size is None else [vocab_size, embed_dim]
+    with v1.variable_scope(scope, "EmbedSequence", reuse=reuse):
+        embeddings = v1.get_variable("embeddings", shape, None, initializer, regularizer, trainable)
+        if reuse is not True:
+            v1.add_to_collection(v1.GraphKeys.MODEL_VARIABLES, embeddings)
+        return v1.nn.embedding_lookup(embeddings, ids)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
+
+__all__ = ["collect_named_outputs", "convert_collection_to_dict", "last_dimension"]
 
 v1 = tf.compat.v1
 
@@ -32,7 +36,7 @@ def layer_scope(scope: Any, default_name: str, reuse: Any, collections: Any) -> 
         # A normalizer has a separate scope and renames its own variables.
         last = _NAMES.get(last, last)
         variable = getter(f"{prefix}/{last}" if prefix else last, *args, **kwargs)
-        further = collections.get(last, ()) if isinstance(collections, Mapping) else collections or ()
+        further = (collections.get(last) if isinstance(collections, Mapping) else collections) or ()
         for key in [model_variables, *([further] if isinstance(further, str) else further)]:
             if not any(variable is each for each in v1.get_collection_ref(key)):
                 v1.add_to_collection(key, variable)
@@ -42,16 +46,37 @@ def layer_scope(scope: Any, default_name: str, reuse: Any, collections: Any) -> 
         yield layer
 
 
-def finished(outputs: Any, collections: Any, activation_fn: Function | None = None) -> Any:
-    """Apply the activation, and add the outputs to collections."""
-    outputs = outputs if activation_fn is None else activation_fn(outputs)
+def finished(outputs: Any, collections: Any, alias: str, activation_fn: Function | None = None) -> Any:
+    """Apply the activation, and add the outputs to collections under a name."""
+    return collect_named_outputs(collections, alias, outputs if activation_fn is None else activation_fn(outputs))
+
+
+def collect_named_outputs(collections: Any, alias: str, outputs: Any) -> Any:
+    """Add a tensor to collections under a name, and return it; see `convert_collection_to_dict`."""
     if collections:
+        outputs.aliases = [*getattr(outputs, "aliases", ()), alias.rstrip("/")]
         v1.add_to_collections(collections, outputs)
     return outputs
 
 
+def convert_collection_to_dict(collection: Any, clear_collection: bool = False) -> dict[str, Any]:
+    """Return the tensors of a collection by their names there."""
+    tensors = v1.get_collection(collection)
+    if clear_collection:
+        v1.get_collection_ref(collection).clear()
+    return OrderedDict((name, each) for each in tensors for name in getattr(each, "aliases", [each.op.name]))
+
+
+def last_dimension(shape: Any, min_rank: int = 1) -> int:
+    """Return the last size of a shape."""
+    sizes = tf.TensorShape(shape).with_rank_at_least(min_rank).as_list()
+    if sizes[-1] is None:
+        raise ValueError(f"the last size of the shape {shape} is unknown")
+    return sizes[-1]
+
+
 def layout_of(data_format: str | None) -> str:
-    """Return the data format as `tpk.layers` calls it."""
-    if data_format not in (None, "NHWC", "NCHW"):
+    """Return a data format such as ``"NHWC"`` as `tpk.layers` calls it."""
+    if data_format is not None and not re.fullmatch("NC(D?H)?W|N(D?H)?WC", data_format):
         raise ValueError(f"data_format={data_format!r}: expected 'NHWC' or 'NCHW'")
-    return "channels_first" if data_format == "NCHW" else "channels_last"
+    return "channels_first" if (data_format or "").startswith("NC") else "channels_last"

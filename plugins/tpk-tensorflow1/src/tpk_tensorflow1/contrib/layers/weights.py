@@ -13,9 +13,31 @@ from tpk_tensorflow1.contrib.framework import add_arg_scope
 from tpk_tensorflow1.contrib.layers.initializers import xavier_initializer
 from tpk_tensorflow1.contrib.layers.scopes import ZEROS, Function, finished, layer_scope, layout_of
 
+__all__ = [
+    "bias_add",
+    "conv1d",
+    "conv2d",
+    "conv2d_transpose",
+    "conv3d",
+    "conv3d_transpose",
+    "convolution",
+    "convolution1d",
+    "convolution2d",
+    "convolution2d_transpose",
+    "convolution3d",
+    "convolution3d_transpose",
+    "elu",
+    "fully_connected",
+    "linear",
+    "relu",
+    "relu6",
+    "separable_conv2d",
+    "separable_convolution2d",
+]
+
 v1 = tf.compat.v1
 
-Shape2D = int | Sequence[int]
+Shape = int | Sequence[int]
 
 
 def _layer_with_weights(
@@ -53,7 +75,7 @@ def _layer_with_weights(
         )
         if normalizer_fn is not None:
             outputs = normalizer_fn(outputs, **(normalizer_params or {}))
-        return finished(outputs, outputs_collections, activation_fn)
+        return finished(outputs, outputs_collections, layer.name, activation_fn)
 
 
 @add_arg_scope
@@ -92,69 +114,99 @@ def relu(*args: Any, **kwargs: Any) -> Any:
     return fully_connected(*args, **{"activation_fn": tf.nn.relu, **kwargs})
 
 
+def relu6(*args: Any, **kwargs: Any) -> Any:
+    """Return `fully_connected` with a ReLU activation that is limited to 6."""
+    return fully_connected(*args, **{"activation_fn": tf.nn.relu6, **kwargs})
+
+
+def elu(*args: Any, **kwargs: Any) -> Any:
+    """Return `fully_connected` with an ELU activation."""
+    return fully_connected(*args, **{"activation_fn": tf.nn.elu, **kwargs})
+
+
+def _convolution(layer: Function, name: str) -> Function:
+    def convolve(
+        inputs: Any,
+        num_outputs: int,
+        kernel_size: Shape,
+        stride: Shape = 1,
+        padding: str = "SAME",
+        data_format: str | None = None,
+        rate: Shape = 1,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
+        """Convolve sequences, images or volumes, then apply the normalizer and the activation.
+
+        Args:
+            inputs: a batch of them.
+            num_outputs: the number of output channels.
+            kernel_size: the sizes of the kernel.
+            stride: the stride of the windows.
+            padding: ``"SAME"`` or ``"VALID"``.
+            data_format: such as ``"NHWC"`` or ``"NCHW"``.
+            rate: the dilation rate of the kernel.
+            args: the other arguments of `fully_connected`, in the same order; the default scope is ``Conv``.
+            kwargs: the same by name.
+        """
+        layout = layout_of(data_format)
+        compute = functools.partial(layer, inputs, num_outputs, kernel_size, stride, padding, layout, rate)
+        return _layer_with_weights(compute, "Conv", *args, **kwargs)
+
+    return add_arg_scope(_named(convolve, name))
+
+
+def _transposed_convolution(layer: Function, name: str, default_scope: str) -> Function:
+    def convolve(
+        inputs: Any,
+        num_outputs: int,
+        kernel_size: Shape,
+        stride: Shape = 1,
+        padding: str = "SAME",
+        data_format: str | None = None,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
+        """Apply a transposed convolution; see `conv2d` for the arguments. The default scope is ``Conv2d_transpose``."""
+        layout = layout_of(data_format)
+        compute = functools.partial(layer, inputs, num_outputs, kernel_size, stride, padding, layout)
+        return _layer_with_weights(compute, default_scope, *args, **kwargs)
+
+    return add_arg_scope(_named(convolve, name))
+
+
+def _named(function: Function, name: str) -> Function:
+    function.__name__ = function.__qualname__ = name
+    return function
+
+
+conv1d = convolution1d = _convolution(layers.conv1d, "convolution1d")
+conv2d = convolution2d = _convolution(layers.conv2d, "convolution2d")
+conv3d = convolution3d = _convolution(layers.conv3d, "convolution3d")
+conv2d_transpose = convolution2d_transpose = _transposed_convolution(
+    layers.conv2d_transpose, "convolution2d_transpose", "Conv2d_transpose"
+)
+conv3d_transpose = convolution3d_transpose = _transposed_convolution(
+    layers.conv3d_transpose, "convolution3d_transpose", "Conv3d_transpose"
+)
+
+
 @add_arg_scope
-def conv2d(
-    inputs: Any,
-    num_outputs: int,
-    kernel_size: Shape2D,
-    stride: Shape2D = 1,
-    padding: str = "SAME",
-    data_format: str | None = None,
-    rate: Shape2D = 1,
-    *args: Any,
-    **kwargs: Any,
-) -> Any:
-    """Convolve images, then apply the normalizer and the activation.
-
-    Args:
-        inputs: a batch of images.
-        num_outputs: the number of output channels.
-        kernel_size: the height and width of the kernel.
-        stride: the stride of the windows.
-        padding: ``"SAME"`` or ``"VALID"``.
-        data_format: ``"NHWC"`` or ``"NCHW"``.
-        rate: the dilation rate of the kernel.
-        args: the other arguments of `fully_connected`, in the same order; the default scope is ``Conv``.
-        kwargs: the same by name.
-    """
-    layout = layout_of(data_format)
-    compute = functools.partial(layers.conv2d, inputs, num_outputs, kernel_size, stride, padding, layout, rate)
-    return _layer_with_weights(compute, "Conv", *args, **kwargs)
-
-
-convolution = convolution2d = conv2d
+def convolution(inputs: Any, *args: Any, **kwargs: Any) -> Any:
+    """Convolve sequences, images or volumes, depending on the rank of the inputs; see `conv2d` for the arguments."""
+    return {3: conv1d, 4: conv2d, 5: conv3d}[inputs.shape.rank](inputs, *args, **kwargs)
 
 
 @add_arg_scope
-def conv2d_transpose(
-    inputs: Any,
-    num_outputs: int,
-    kernel_size: Shape2D,
-    stride: Shape2D = 1,
-    padding: str = "SAME",
-    data_format: str = "NHWC",
-    *args: Any,
-    **kwargs: Any,
-) -> Any:
-    """Apply a transposed convolution; see `conv2d` for the arguments. The default scope is ``Conv2d_transpose``."""
-    layout = layout_of(data_format)
-    compute = functools.partial(layers.conv2d_transpose, inputs, num_outputs, kernel_size, stride, padding, layout)
-    return _layer_with_weights(compute, "Conv2d_transpose", *args, **kwargs)
-
-
-convolution2d_transpose = conv2d_transpose
-
-
-@add_arg_scope
-def separable_conv2d(
+def separable_convolution2d(
     inputs: Any,
     num_outputs: int | None,
-    kernel_size: Shape2D,
+    kernel_size: Shape,
     depth_multiplier: int = 1,
-    stride: Shape2D = 1,
+    stride: Shape = 1,
     padding: str = "SAME",
     data_format: str = "NHWC",
-    rate: Shape2D = 1,
+    rate: Shape = 1,
     *args: Any,
     **kwargs: Any,
 ) -> Any:
@@ -172,7 +224,7 @@ def separable_conv2d(
     return _layer_with_weights(compute, "SeparableConv2d", *args, **kwargs)
 
 
-separable_convolution2d = separable_conv2d
+separable_conv2d = separable_convolution2d
 
 
 @add_arg_scope
@@ -190,9 +242,9 @@ def bias_add(
 ) -> Any:
     """Add a bias to each feature. The default scope is ``BiasAdd``."""
     channels = inputs.shape.as_list()[1 if layout_of(data_format) == "channels_first" else -1]
-    with layer_scope(scope, "BiasAdd", reuse, variables_collections):
+    with layer_scope(scope, "BiasAdd", reuse, variables_collections) as layer:
         biases = v1.get_variable(
             "biases", [channels], inputs.dtype, initializer, regularizer=regularizer, trainable=trainable
         )
         outputs = tf.nn.bias_add(inputs, biases, data_format=data_format)
-        return finished(outputs, outputs_collections, activation_fn)
+        return finished(outputs, outputs_collections, layer.name, activation_fn)

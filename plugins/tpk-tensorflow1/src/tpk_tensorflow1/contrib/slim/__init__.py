@@ -13,4 +13,4 @@ from tpk_tensorflow1.missing import finder_in
 
 __all__ = [*framework.__all__, *layers.__all__, "layers", "losses", "metrics", "nets"]
 
-__getattr__ = finder_in("tf.contrib.slim", __all__, optional="tf_slim")
+__getattr__ = finder_in("tf.contrib.slim", __all__)

@@ -1,0 +1,1 @@
+"""Packages of TensorFlow 1 around its tutorials."""

@@ -1,0 +1,1 @@
+"""What the tutorials about MNIST import."""

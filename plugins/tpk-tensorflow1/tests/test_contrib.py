@@ -1,0 +1,166 @@
+"""Names of `tf.contrib`; the cases in `oracle` compare more of them, with TensorFlow 1.15 itself."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import struct
+import zlib
+
+import numpy as np
+import pytest
+import tensorflow
+import tpk_tensorflow1 as tf
+from tpk_tensorflow1.contrib import data, layers, learn, losses, metrics
+from tpk_tensorflow1.contrib.training import HParams
+from tpk_tensorflow1.examples.tutorials.mnist import input_data
+
+
+@pytest.fixture
+def graph():
+    with tensorflow.Graph().as_default() as graph:
+        yield graph
+
+
+@pytest.fixture
+def mnist_files(tmp_path):
+    for name, number in [("train", 9), ("t10k", 2)]:
+        images = struct.pack(">4i", 2051, number, 2, 3) + bytes(range(6 * number))
+        (tmp_path / f"{name}-images-idx3-ubyte.gz").write_bytes(gzip.compress(images))
+        labels = struct.pack(">2i", 2049, number) + bytes(range(number))
+        (tmp_path / f"{name}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(labels))
+    return tmp_path
+
+
+def test_a_batch_at_the_end_of_an_epoch_is_filled_up_with_the_next_one(mnist_files):
+    train, validation, test = input_data.read_data_sets(str(mnist_files), validation_size=2, seed=1)
+    assert [part.num_examples for part in (train, validation, test)] == [7, 2, 2]
+    np.testing.assert_allclose(test.images[0], np.arange(6, dtype=np.float32) / 255, rtol=1e-6)
+    labels = [train.next_batch(5)[1].tolist() for _ in range(3)]
+    assert sorted(labels[0] + labels[1][:2]) == list(range(2, 9))
+    assert sorted(labels[1][2:] + labels[2][:4]) == list(range(2, 9))
+    assert train.epochs_completed == 2
+
+
+def test_missing_or_wrong_files_of_mnist_are_errors_that_name_them(mnist_files):
+    wrong = mnist_files / "train-images-idx3-ubyte.gz"
+    wrong.write_bytes(gzip.compress(struct.pack(">i", 2049) + bytes(12)))
+    with pytest.raises(ValueError, match=r"train-images.* begins with 2049 instead of 2051"):
+        input_data.read_data_sets(str(mnist_files))
+    wrong.unlink()
+    with pytest.raises(
+        FileNotFoundError, match=r"has no train-images-idx3-ubyte.gz. Nothing is downloaded: put .*https://"
+    ):
+        input_data.read_data_sets(str(mnist_files))
+
+
+def test_a_vocabulary_numbers_words_and_forgets_rare_ones(tmp_path):
+    texts = ["the cat and the dog", "the DOG cat"]
+    processor = learn.preprocessing.VocabularyProcessor(4, min_frequency=1)
+    assert [numbers.tolist() for numbers in processor.fit_transform(texts)] == [[1, 2, 0, 1], [1, 0, 2, 0]]
+    processor.save(tmp_path / "vocabulary")
+    restored = learn.preprocessing.VocabularyProcessor.restore(tmp_path / "vocabulary")
+    assert list(restored.reverse([[1, 2, 0]])) == ["the cat <UNK>"]
+
+
+# A `VocabularyProcessor(3)` that TensorFlow 1.15 fitted to "a b b" and saved.
+SAVED_BY_TENSORFLOW_1 = (
+    "c-ozj%}xR_6om&6!6Jy_?;DJpc>?3c<s`<KXl7%YPPs4*rJdVp`AbN2VZvkE84&jDdcJ#e&T0GI;1*P&%}DBb#I>?Uq>%(>RFp4mrq#bNkQ>dRD1"
+    ";hE78aI#YR*z8nOVMVC)yAU9)Ga5#(J0xf*_c(1s!Vcrl2g9pvE@CM%+lc<xD6#GJp;gU*bs|Bppv@dsB+dqq=csVXTedOwxlJc{$)iae}A5Z)=V1"
+    "FzNYp>eNK(xuRB2K;c=^^ziB9HGW2tw9ADl%X6QCoi(0^8S$-a9y9F5wd#~&FRr_!U+xwz&$Y4Czzj?Qc(K{?o!)!(zwpv~W!<a?Rburnc*VJv61W"
+    "vw6=Vn_=A<18ZV3)}>V&kybD_Mx{>7VjybUv7BdZFub~dmAyxX`mAtk7;C01bY{`i02n-F|(Y4isf_`>4"
+)
+
+
+def test_a_vocabulary_that_tensorflow_1_saved_can_be_restored(tmp_path):
+    (tmp_path / "vocabulary").write_bytes(zlib.decompress(base64.b85decode(SAVED_BY_TENSORFLOW_1)))
+    restored = learn.preprocessing.VocabularyProcessor.restore(tmp_path / "vocabulary")
+    assert [numbers.tolist() for numbers in restored.transform(["b a new b"])] == [[2, 1, 0]]
+
+
+def test_hyperparameters_keep_their_types():
+    hparams = HParams(rate=0.1, sizes=[64, 64], name="small", is_deep=False)
+    assert hparams.parse("rate=1, sizes=[32],is_deep=true") is hparams
+    assert str(hparams) == "rate=1.0,sizes=[32],name=small,is_deep=True"
+    assert hparams.parse_json(hparams.to_json()).values() == {
+        "rate": 1.0,
+        "sizes": [32],
+        "name": "small",
+        "is_deep": True,
+    }
+    hparams.name = "other"
+    assert hparams.get("name") == "other"
+    for text, message in [
+        ("sizes=3", "'sizes' is a list, but its value is 3"),
+        ("sizes=[x]", "'sizes' is of type int, which 'x' is not"),
+        ("raet=3", "Nearest: 'rate'"),
+        ("rate", "malformed at 'rate'"),
+        ("rate=1,rate=2", "sets 'rate' twice"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            hparams.parse(text)
+    with pytest.raises(KeyError, match="Nearest: 'sizes'"):
+        hparams.set_hparam("size", [3])
+
+
+def test_losses_and_metrics_of_contrib_take_predictions_first(graph):
+    predictions, labels = tf.constant([[2.0, 0.0]]), tf.constant([[0.0, 1.0]])
+    values = [
+        losses.log_loss(tf.constant([0.5, 0.25]), tf.constant([1.0, 0.0]), epsilon=0.0),
+        losses.softmax_cross_entropy(predictions, onehot_labels=labels),
+        metrics.streaming_recall(tf.constant([1, 0]), tf.constant([1, 1]))[1],
+    ]
+    with tf.Session() as sess:
+        sess.run(tf.local_variables_initializer())
+        found = sess.run(values)
+    np.testing.assert_allclose(found, [(np.log(2) - np.log(0.75)) / 2, 2 + np.log1p(np.exp(-2)), 0.5], rtol=1e-5)
+
+
+def test_a_window_slides_over_a_dataset(graph):
+    dataset = tf.data.Dataset.range(5).apply(data.sliding_window_batch(3, stride=2))
+    batch = dataset.make_one_shot_iterator().get_next()
+    with tf.Session() as sess:
+        assert [sess.run(batch).tolist() for _ in range(2)] == [[0, 1, 2], [2, 3, 4]]
+
+
+def test_optimize_loss_trains_and_names_what_is_wrong(graph):
+    x = tf.get_variable("x", initializer=[3.0, 4.0])
+    loss = tf.reduce_sum(x**2) / 2
+    step = tf.train.get_or_create_global_step()
+    train = layers.optimize_loss(loss, step, 0.5, "SGD", clip_gradients=1.0, gradient_multipliers={x: 2.0})
+    with tf.Session() as sess:
+        sess.run(tf.global_variables_initializer())
+        sess.run(train)
+        np.testing.assert_allclose(sess.run(x), [2.7, 3.6], rtol=1e-6)
+        assert sess.run(step) == 1
+    for options, message in [
+        ({"optimizer": "Sgd"}, "or one of Adagrad, Adam, .*SGD"),
+        ({"learning_rate": None}, "needs a learning_rate"),
+        ({"learning_rate": -1}, "a number from 0"),
+        ({"clip_gradients": "1"}, "expected a number or a function"),
+        ({"summaries": ["loss", "grads"]}, "{'grads'} are not in"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            layers.optimize_loss(loss, step, **{"learning_rate": 0.1, "optimizer": "SGD", **options})
+
+
+def test_normalizers_of_contrib_normalize_instances_and_groups(graph):
+    x = np.random.default_rng(0).normal(2, 3, [2, 4, 5, 6]).astype(np.float32)
+    outputs = [
+        layers.instance_norm(tf.constant(x), scale=False),
+        layers.group_norm(tf.constant(x), groups=2),
+        layers.instance_norm(tf.constant(x.transpose(0, 3, 1, 2)), data_format="NCHW", scope="first"),
+    ]
+    with tf.Session() as sess:
+        sess.run(tf.global_variables_initializer())
+        instances, groups, first = sess.run(outputs)
+    for found, axes in [(instances, (1, 2)), (groups.reshape(2, 4, 5, 2, 3), (1, 2, 4)), (first, (2, 3))]:
+        np.testing.assert_allclose(found.mean(axes), 0, atol=1e-5)
+        np.testing.assert_allclose(found.std(axes), 1, rtol=1e-4)
+    assert [variable.op.name for variable in tf.trainable_variables()] == [
+        "InstanceNorm/beta",
+        "GroupNorm/beta",
+        "GroupNorm/gamma",
+        "first/beta",
+        "first/gamma",
+    ]

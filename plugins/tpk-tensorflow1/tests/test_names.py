@@ -534,3 +534,38 @@ def test_cells_with_dropout_draw_again_at_each_step_of_a_sequence(graph, control
     (values,) = run([outputs])
     assert set(np.unique(values)) == {0.0, 2.0}
     assert len({tuple(place) for place in values[0]}) > 1
+
+
+def test_names_before_tensorflow_1_have_the_arguments_of_their_time(graph, tmp_path):
+    x = tf.constant([[1.0, 2.0], [3.0, 4.0]])
+    tf.scalar_summary("cost", 2.0)
+    tf.histogram_summary("weights", x)
+    results = {
+        "mul": tf.mul(x, tf.neg(tf.sub(x, 1.0))),
+        "pack": tf.pack(tf.unpack(x)),
+        "concat": [tf.concat(0, [x, x]), tf.concat([x, x], 0), tf.concat(concat_dim=0, values=[x, x])],
+        "split": [tf.split(1, 2, x), tf.split(x, 2, 1), tf.split(split_dim=1, num_split=2, value=x)],
+        "batch_matmul": tf.batch_matmul(x[None], x[None], adj_y=True),
+        "batch_svd": tf.batch_svd(x[None])[0],
+        "select": tf.select(x > 2, x, -x),
+        "resized": tf.image.resize_images(x[None, :, :, None], 4, 6),
+        "whitened": tf.image.per_image_whitening(x[:, :, None]),
+        "deconv": tf.nn.deconv2d(x[None, :, :, None], tf.ones([2, 2, 1, 1]), [1, 4, 4, 1], [1, 2, 2, 1]),
+        "summaries": tf.merge_all_summaries(),
+    }
+    with tf.Session() as sess:
+        found = sess.run(results)
+        tf.train.SummaryWriter(str(tmp_path), sess.graph).close()
+    assert found["mul"].tolist() == [[0, -2], [-6, -12]]
+    assert found["pack"].tolist() == [[1, 2], [3, 4]]
+    assert all(each.tolist() == [[1, 2], [3, 4], [1, 2], [3, 4]] for each in found["concat"])
+    assert all([part.tolist() for part in each] == [[[1], [3]], [[2], [4]]] for each in found["split"])
+    assert found["batch_matmul"][0].tolist() == [[5, 11], [11, 25]]
+    np.testing.assert_allclose(found["batch_svd"].prod(), 2, rtol=1e-5)
+    assert found["select"].tolist() == [[-1, -2], [3, 4]]
+    assert found["resized"].shape == (1, 4, 6, 1)
+    assert abs(found["whitened"].mean()) < 1e-6
+    assert found["deconv"].shape == (1, 4, 4, 1)
+    summary = tf.Summary.FromString(found["summaries"])
+    assert [value.tag for value in summary.value] == ["cost", "weights"]
+    assert list(tmp_path.glob("events.out.tfevents.*"))

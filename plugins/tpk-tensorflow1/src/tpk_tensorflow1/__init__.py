@@ -13,7 +13,7 @@ from typing import Any
 
 from tpk_tensorflow1.missing import no_such_name
 
-_OWN = ("compat", "contrib", "layers", "nn")
+_OWN = ("compat", "contrib", "examples", "image", "layers", "nn", "train")
 
 
 def __getattr__(name: str) -> Any:
@@ -22,6 +22,9 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(name)
     if name in _OWN:
         return importlib.import_module(f"{__name__}.{name}")
+    before1 = importlib.import_module(f"{__name__}.before1").NAMES
+    if name in before1:
+        return before1[name]
     tf = importlib.import_module("tensorflow")
     for module in (tf.compat.v1, tf):
         if hasattr(module, name):

@@ -14,6 +14,7 @@ from tpk_tensorflow1.missing import no_such_name
 _MODULES = {"rnn_cell": "tpk_tensorflow1.rnn_cell", "seq2seq": "tpk_tensorflow1.contrib.legacy_seq2seq"}
 _BEFORE_1_0 = {
     "bidirectional_rnn": "static_bidirectional_rnn",
+    "deconv2d": "conv2d_transpose",
     "rnn": "static_rnn",
     "state_saving_rnn": "static_state_saving_rnn",
 }

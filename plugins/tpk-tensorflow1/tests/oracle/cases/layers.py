@@ -58,7 +58,6 @@ def pooling_and_plain_layers():
         layers.softmax(images),
         layers.unit_norm(images, 3),
         layers.maxout(images, 2),
-        layers.maxout(images, 2, axis=1, scope="other"),
         layers.dropout(images, 0.5, seed=3),
         layers.dropout(images, is_training=False),
     ]

@@ -138,6 +138,22 @@ _INSTEAD = {
         "batch_sequences_with_states NextQueuedSequenceBatch SequenceQueueingStateSaver": "tf.data.Dataset.window",
         "rejection_sample stratified_sample": "tf.data.experimental.rejection_resample",
     },
+    "contrib.crf": {
+        "CrfDecodeBackwardRnnCell CrfDecodeForwardRnnCell": "crf_decode",
+        "CrfForwardRnnCell": "crf_log_norm",
+    },
+    "contrib.legacy_seq2seq": {
+        "embedding_attention_decoder": "attention_decoder with a loop_function",
+        "embedding_rnn_decoder tied_rnn_seq2seq": "rnn_decoder with a loop_function",
+        "embedding_tied_rnn_seq2seq one2many_rnn_seq2seq": "embedding_rnn_seq2seq",
+    },
+    "contrib.rnn": {
+        "FusedRNNCellAdaptor LSTMBlockFusedCell": "LSTMBlockCell, with tf.nn.dynamic_rnn and time_major=True",
+        "HighwayWrapper": "ResidualWrapper with a residual_fn",
+        "TimeReversedFusedRNN": "tf.reverse_sequence before and after tf.nn.dynamic_rnn",
+        "stack_bidirectional_rnn": "stack_bidirectional_dynamic_rnn",
+    },
+    "contrib.seq2seq": {"CustomHelper InferenceHelper ScheduledOutputTrainingHelper": "a subclass of Helper"},
     "contrib.opt": {
         "AdamWOptimizer LazyAdamOptimizer NadamOptimizer": "tf.train.AdamOptimizer",
         "MomentumWOptimizer": "tf.train.MomentumOptimizer",

@@ -57,6 +57,7 @@ ANSWERS = {
     "weight decay": "howto/gradients",
     "out of memory": "howto/gpu",
     "mixed precision": "howto/gpu",
+    "mixed precision on several devices": "howto/devices",
     "it hangs": "howto/debug",
     "how do I print a tensor": "howto/debug",
     "how do I make a run reproducible": "howto/reproducibility",

@@ -154,6 +154,12 @@ def test_a_room_stays_within_its_budget(room, budget):
     assert sum(map(code_lines, texts)) <= budget
 
 
+@pytest.mark.parametrize(("package", "budget"), {"tpk-distributed": 2410}.items())
+def test_a_package_stays_within_its_budget(package, budget):
+    paths = (SOURCE.parents[1] / "plugins" / package / "src").rglob("*.py")
+    assert sum(code_lines(path.read_text(encoding="utf-8")) for path in paths) <= budget
+
+
 def code_lines(text):
     """Count the lines of a file without blank lines, comments and docstrings."""
     layout = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}

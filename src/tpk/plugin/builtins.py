@@ -54,5 +54,6 @@ def where_to_find(name: str) -> str:
     if name not in PACKAGES:
         return ""
     extra = PACKAGES[name].removeprefix("tpk_")
-    command = f'`pip install "tpk-train[{extra}]"`, or in a checkout `pip install plugins/tpk-{extra}`'
+    also = "plugins/tpk-distributed " if extra == "horovod" else ""  # In a checkout, pip finds no other package.
+    command = f'`pip install "tpk-train[{extra}]"`, or in a checkout `pip install {also}plugins/tpk-{extra}`'
     return f"{name!r} is in the package tpk-{extra}: {command}."

@@ -1,4 +1,8 @@
-"""The lock of a run's directory, so that one process at a time trains there."""
+"""The lock of a run's directory, so that one process at a time trains there.
+
+The package `filelock` would not do: on a shared disk without locks (``ENOLCK``, ``ENOTSUP``) it raises an error, where
+the process ID decides here; and it cannot tell others who trains there.
+"""
 
 from __future__ import annotations
 

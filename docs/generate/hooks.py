@@ -15,6 +15,7 @@ import drawings
 import error_messages
 import floors
 import hook_pages
+import tf1_names
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
@@ -43,6 +44,9 @@ PARTS = {
     "table-of-hooks": hook_pages.table,
     "table-of-imports": floors.table_of_imports,
     "table-of-rooms": floors.table_of_rooms,
+    "tf1-before-1": tf1_names.before_1,
+    "tf1-contrib": tf1_names.contrib,
+    "tf1-missing": tf1_names.missing,
 }
 """What makes parts of pages, by name."""
 

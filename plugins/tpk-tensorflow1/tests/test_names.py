@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 import sys
 
 import numpy as np
 import pytest
 import tensorflow
 import tpk_tensorflow1 as tf
+from tpk_tensorflow1 import names
 from tpk_tensorflow1.contrib import framework, layers as contrib_layers, rnn, seq2seq, slim
 
 import tpk
@@ -571,3 +574,17 @@ def test_names_before_tensorflow_1_have_the_arguments_of_their_time(graph, tmp_p
     summary = tf.Summary.FromString(found["summaries"])
     assert [value.tag for value in summary.value] == ["cost", "weights"]
     assert list(tmp_path.glob("events.out.tfevents.*"))
+
+
+@pytest.mark.parametrize("name", sorted(names.INSTEAD))
+def test_what_is_missing_is_an_error_that_says_what_to_use(name):
+    *path, last = name.split(".")
+    with pytest.raises(AttributeError) as caught:
+        getattr(functools.reduce(getattr, path, tf), last)
+    assert f"tf.{name} is not available" in str(caught.value)
+    assert f': use {names.INSTEAD[name]} (see "TF1 programs" in' in str(caught.value)
+
+
+@pytest.mark.parametrize("name", sorted(names.MODULES))
+def test_a_module_that_has_moved_is_where_the_table_says(name):
+    assert importlib.import_module(names.MODULES[name])

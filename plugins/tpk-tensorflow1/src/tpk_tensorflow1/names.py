@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 MODULES = {
-    "contrib.cluster_resolver": "tensorflow.distribute.cluster_resolver",
     "contrib.distribute": "tensorflow.distribute",
     "contrib.keras": "tensorflow.keras",
     "contrib.linalg": "tensorflow.linalg",
@@ -73,7 +72,7 @@ LIBRARIES = {
 _FILES = """
 arg_scope attention_wrapper base basic_decoder beam_search_decoder beam_search_ops checkpoint_ops checkpoint_utils
 classification convolutional core core_rnn core_rnn_cell core_rnn_cell_impl crf decoder embedding_ops encoders
-feature_column framework fused_rnn_cell gru_ops helper hparam image_ops initializers layers learn loss loss_ops losses
+framework fused_rnn_cell gru_ops helper hparam image_ops initializers layers learn loss loss_ops losses
 lstm_ops metric_loss_ops metric_ops metrics normalization ops optimizers pooling python regularizers rnn rnn_cell
 seq2seq slim summaries tensor_util training utils variables
 """
@@ -91,6 +90,7 @@ _INSTEAD = {
         "bayesflow timeseries": "the package tensorflow-probability",
         "boosted_trees tensor_forest": _TREES,
         "checkpoint": "tf.train.Checkpoint",
+        "cluster_resolver": "tf.distribute.cluster_resolver",
         "copy_graph": "tf.import_graph_def",
         "cudnn_rnn": "tf.nn.rnn_cell.LSTMCell or GRUCell, with tf.nn.dynamic_rnn",
         "eager": "TensorFlow 2 without tpk_tensorflow1, which is eager by default",

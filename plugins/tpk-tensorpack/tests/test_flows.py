@@ -461,3 +461,13 @@ def test_addresses_and_formats_are_checked():
         send_dataflow_zmq(source(), "ipc:///tmp/x", format="zmq_ops")
     with pytest.raises(InputError, match="has no datapoint"):
         send_dataflow_zmq(DataFromList([]), "ipc:///tmp/tpk-nobody-listens")
+
+
+def test_datapoints_of_a_shape_that_are_left_wait_for_the_next_pass():
+    data = DataFromList([[np.zeros(size)] for size in (1, 2, 1, 2, 1)], shuffle=False)
+    flow = dataflow.BatchDataByShape(data, 2, 0)
+    flow.reset_state()
+    assert [len(list(flow)) for _ in range(4)] == [2, 3, 2, 3]
+    next(iter(flow))
+    flow.reset_state()
+    assert [batch[0].shape for batch in flow] == [(2, 1), (2, 2)]

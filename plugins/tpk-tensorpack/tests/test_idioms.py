@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import logging
 import os
@@ -16,9 +17,10 @@ import tpk_tensorpack as tp
 from tpk_tensorpack import dataflow
 from tpk_tensorpack.callbacks.monitor import ScalarPrinter
 from tpk_tensorpack.dataflow import dftools, imgaug
+from tpk_tensorpack.graph_builder.model_desc import InputDesc
 from tpk_tensorpack.tfutils import symbolic_functions as symbf
 from tpk_tensorpack.tfutils.scope_utils import under_name_scope
-from tpk_tensorpack.utils import argtools, logger, viz
+from tpk_tensorpack.utils import argtools, globvars, logger, viz
 from tpk_tensorpack.utils.serialize import MsgpackSerializer
 from tpk_tensorpack.utils.stats import StatCounter
 
@@ -126,6 +128,42 @@ def test_shapes_may_be_those_of_tensorflow():
     (image, label) = next(iter(tp.FakeData([tf.TensorShape([2, 3]), tf.TensorShape([])], 1)))
     assert image.shape == (2, 3)
     assert np.ndim(label) == 0
+
+
+def test_shapes_may_have_dimensions():
+    (image,) = next(iter(tp.FakeData([[tf.compat.v1.Dimension(4), tf.compat.v1.Dimension(5)]], 1)))
+    assert image.shape == (4, 5)
+
+
+def test_an_evaluation_for_a_gpu_that_the_host_lacks_is_placed_by_tensorflow(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")  # as `--gpu 0` sets it
+    data = tp.DataFromList(POINTS, shuffle=False)
+    stats = [tp.ScalarStats("cost", prefix=str(number)) for number in range(2)]
+    one = tp.InferenceRunner(data, stats[0], tower_name="one", device=0)
+    monitors = train([one, tp.InferenceRunner(data, stats[1], tower_name="two", device="/gpu:0")]).monitors
+    assert monitors.get_latest("0_cost") == monitors.get_latest("1_cost")
+
+
+def test_a_model_may_set_training():
+    class Sets(Model):
+        def build_graph(self, *inputs):
+            self.training = tp.get_current_tower_context().is_training
+            assert self.training
+            return super().build_graph(*inputs)
+
+    data = tp.QueueInput(tp.DataFromList(POINTS, shuffle=False))
+    config = tp.TrainConfig(data=data, model=Sets(), max_epoch=1, steps_per_epoch=1, extra_callbacks=[], monitors=[])
+    tp.launch_train_with_config(config, tp.SimpleTrainer())
+
+
+def test_older_modules():
+    assert InputDesc is tp.InputDesc
+    globvars.use_global_argument(argparse.Namespace(gpu="0"))
+    assert globvars.globalns.gpu == "0"
+
+
+def test_all_reduce_may_be_collective():
+    tp.SyncMultiGPUTrainerReplicated(2, mode="collective")
 
 
 def test_older_names_of_flows(tmp_path):

@@ -18,6 +18,7 @@ from tpk_tensorpack.tfutils import (
     scope_utils,
     sesscreate,
     sessinit,
+    summary,
     symbolic_functions,
     varmanip,
     varreplace,
@@ -293,4 +294,21 @@ def test_summaries_of_gradients_are_called_as_tensorpacks(graph):
     w = make("w", [1.0, 2.0])
     gradproc.SummaryGradient().process([(tf.constant([3.0, 4.0]), w)])
     names = [each.op.name for each in tf.get_collection(tf.GraphKeys.SUMMARIES)]
-    assert names == ["SummaryGradient/w-grad", "SummaryGradient/w/rms"]
+    assert names == ["SummaryGradient/w-grad", "EMA/SummaryGradient/w/rms/summary"]
+
+
+def test_the_size_of_a_gradient_is_averaged_over_the_steps(graph, sess):
+    size = tf.placeholder(tf.float32, [])
+    gradproc.SummaryGradient().process([(tf.stack([3.0, 4.0]) * size, make("w", [1.0, 2.0]))])
+    assert len(tf.get_collection(summary.MOVING_SUMMARY_OPS_KEY)) == 1
+    merged = tf.summary.merge_all()
+    start(sess)
+    sess.run(tf.local_variables_initializer())
+    found = []
+    for each in (1.0, 3.0):
+        # It updates the average, too.
+        values = tf.Summary.FromString(sess.run(merged, {size: each})).value
+        found.append({value.tag: value.simple_value for value in values}["SummaryGradient/w/rms-summary"])
+    # Averages with decay 0.95, unbiased.
+    one, three = np.sqrt(12.5), 3 * np.sqrt(12.5)
+    np.testing.assert_allclose(found, [one, (0.05 * 0.95 * one + 0.05 * three) / (1 - 0.95**2)], rtol=1e-5)

@@ -24,6 +24,19 @@ def test_images_stand_side_by_side():
     assert viz.stack_patches(np.zeros([2, 4, 4]), 1, 2).shape == (4, 8, 1)
 
 
+def test_the_default_border_is_a_twentieth_of_the_smaller_side():
+    images = np.zeros([8, 40, 60, 3])
+    assert viz.stack_patches(images, 2, 4).shape == (82, 246, 3)
+    assert viz.stack_patches(images, 2, 4, border=0).shape == (80, 240, 3)
+    assert [each.shape for each in viz.gen_stack_patches(images, max_width=200, max_height=130)] == [(124, 184, 3)]
+
+
+def test_gray_images_on_a_background_with_colors_make_a_canvas_with_colors():
+    canvas = viz.stack_patches(np.full([3, 6, 5], 7), 1, 3, border=2, bgcolor=(1, 2, 3))
+    assert canvas.shape == (6, 19, 3)
+    assert canvas[0, 4:6].tolist() == [[7, 7, 7], [1, 2, 3]]
+
+
 def test_smaller_images_are_in_the_middle_of_their_places():
     canvas = viz.stack_patches([PATCHES[0], np.ones([3, 4, 3], np.uint8)], 1, 2, pad=True)
     assert canvas.shape == (6, 10, 3)

@@ -144,7 +144,7 @@ class BatchDataByShape(BatchingDataFlow, LookaheadDataFlow):
 
     def deliver(self, datapoints: Iterator[Any]) -> Iterator[Any]:
         """Deliver a pass, given the datapoints of the flow beneath."""
-        held: dict[tuple[int, ...], tuple[list[Any], list[int]]] = defaultdict(lambda: ([], []))
+        held = self.new_groups()
         joiner = self.joiner()
         if may_refill(self.flow):
             datapoints = map(copy_arrays, datapoints)
@@ -163,6 +163,10 @@ class BatchDataByShape(BatchingDataFlow, LookaheadDataFlow):
                     self.caught_up()
         for alike, numbers in held.values() if self.remainder else ():
             yield joiner.join(alike, numbers)
+
+    def new_groups(self) -> dict[tuple[int, ...], tuple[list[Any], list[int]]]:
+        """Return the datapoints of each shape, and their numbers, at the start of a pass: none."""
+        return defaultdict(lambda: ([], []))
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return the same on top of a share of the flow beneath."""

@@ -9,9 +9,9 @@ import tensorflow as tf
 
 import tpk
 from tpk.graph import freeze_collection
+from tpk.graph.devices import is_gpu
 from tpk_tensorpack.callbacks.base import Callback
 from tpk_tensorpack.callbacks.inference import Inferencer
-from tpk_tensorpack.utils.gpu import get_num_gpu
 
 __all__ = ["DataParallelInferenceRunner", "InferenceRunner", "InferenceRunnerBase"]
 
@@ -43,7 +43,7 @@ class InferenceRunner(Callback, _AsInTensorpack):
         infs: one or more inferencers.
         tower_name: the name scope of the tower; by default, further runners append a number.
         tower_func: builds the tower; by default the trainer's.
-        device: a GPU number, or -1 for the CPU. Without GPUs, TensorFlow places the tower.
+        device: a GPU number, or -1 for the CPU; or a device string. Without GPUs, TensorFlow places the tower.
     """
 
     def __init__(
@@ -79,8 +79,7 @@ def _name(tower_name: str) -> str | None:
 
 
 def _device(device: int | str) -> str | None:
-    if isinstance(device, str):
-        return device
-    if device < 0:
-        return "/cpu:0"
-    return f"/gpu:{device}" if get_num_gpu() else None
+    if not isinstance(device, str):
+        device = "/cpu:0" if device < 0 else f"/gpu:{device}"
+    # A script may set CUDA_VISIBLE_DEVICES, which `get_num_gpu` reads, on a host without GPUs.
+    return device if tf.config.list_physical_devices("GPU") or not is_gpu(device) else None

@@ -232,6 +232,8 @@ _DTYPES = {bool: np.dtype(np.int32), int: np.dtype(np.int32), float: np.dtype(np
 class BatchDataByShape(tpk.dataflow.BatchDataByShape, ProxyDataFlow):
     """Batch datapoints whose component `idx` has the same shape, as soon as there are `batch_size` of them.
 
+    Datapoints that are left at the end of a pass become part of the next one, until `reset_state`.
+
     Args:
         ds: the data flow.
         batch_size: the number of datapoints in a batch.
@@ -240,9 +242,19 @@ class BatchDataByShape(tpk.dataflow.BatchDataByShape, ProxyDataFlow):
 
     def __init__(self, ds: Iterable[Any], batch_size: int, idx: int | str) -> None:
         super().__init__(ds, batch_size, idx)
+        self.holder = super().new_groups()
 
     def __len__(self) -> int:
         return len(self.ds) // self.batch_size
+
+    def reset_state(self) -> None:
+        """Drop the datapoints that are left, and reset the data flow beneath."""
+        super().reset_state()
+        self.holder = super().new_groups()
+
+    def new_groups(self) -> Any:
+        """Return the groups of datapoints that the previous pass left."""
+        return self.holder
 
     aggregate_batch = staticmethod(BatchData.aggregate_batch)
 

@@ -81,7 +81,7 @@ class FakeData(DrawsFromRandomState, tpk.dataflow.FakeData, RNGDataFlow):
         dtype: Any = "float32",
         domain: Any = (0, 1),
     ) -> None:
-        super().__init__([tuple(shape) for shape in shapes], size, random, dtype, domain)
+        super().__init__([[getattr(n, "value", n) for n in shape] for shape in shapes], size, random, dtype, domain)
 
     def __iter__(self) -> Iterator[Any]:
         begin = self.begin() or 0

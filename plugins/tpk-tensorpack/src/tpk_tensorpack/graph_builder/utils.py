@@ -29,7 +29,7 @@ __getattr__ = not_here(
 Gradients = list[tuple[Any, Any]]
 """The pairs of gradient and variable of one tower."""
 
-MODES = ("nccl", "cpu", "gpu", "hierarchical")
+MODES = ("nccl", "cpu", "gpu", "hierarchical", "collective")
 """Algorithms to all-reduce gradients: their results are equal up to rounding."""
 
 
@@ -67,7 +67,7 @@ def allreduce_grads(all_grads: Sequence[Sequence[Any]], average: bool, mode: str
     Args:
         all_grads: the gradients of each tower.
         average: whether to return means.
-        mode: ``"nccl"``, ``"cpu"``, ``"gpu"`` or ``"hierarchical"``. Without GPUs, all modes run on CPUs.
+        mode: ``"nccl"``, ``"cpu"``, ``"gpu"``, ``"hierarchical"`` or ``"collective"``. Without GPUs, all run on CPUs.
 
     Raises:
         ConfigError: the mode is unknown.
@@ -97,4 +97,6 @@ def as_mode(mode: str | None) -> str:
     if mode is None:
         return "auto"
     check_one_of("all-reduce", MODES, mode=mode.lower())
-    return mode.lower() if tf.config.list_physical_devices("GPU") else "copy"
+    if not tf.config.list_physical_devices("GPU"):
+        return "copy"
+    return {"collective": "auto"}.get(mode.lower(), mode.lower())

@@ -16,6 +16,7 @@ from tpk.graph import (
     PrintGradient,
     ScaleGradient,
 )
+from tpk_tensorpack.tfutils.summary import add_moving_summary
 
 __all__ = [
     "CheckGradient",
@@ -30,9 +31,11 @@ __all__ = [
 
 
 class SummaryGradient(tpk.graph.SummaryGradient):
-    """Summarize gradients as ``SummaryGradient/<variable>-grad`` and ``…/rms``; see `tpk.graph.SummaryGradient`."""
+    """Summarize gradients as ``SummaryGradient/<variable>-grad``, and their moving averages as ``…/rms``.
+
+    See `tpk.graph.SummaryGradient` for the arguments.
+    """
 
     def _write(self, name: str, values: Any) -> None:
         tf.compat.v1.summary.histogram(f"{name}-grad", values, self._collections)
-        rms = tf.sqrt(tf.reduce_mean(tf.square(values)))
-        tf.compat.v1.summary.scalar(f"{name}/rms", rms, self._collections)
+        add_moving_summary(tf.sqrt(tf.reduce_mean(tf.square(values)), name=f"{name}/rms"))

@@ -37,11 +37,17 @@ class ModelDescBase(OlderModel):
 
     @property
     def training(self) -> bool:
-        """Whether the tower under construction is a training tower."""
+        """Whether the tower under construction is a training tower; a model may set it."""
+        if "_training" in vars(self):
+            return bool(self._training)
         tower = get_current_tower_context()
         if tower is None:
             raise RuntimeError("'training' is available only while a tower is being built, within a TowerContext")
         return bool(tower.is_training)
+
+    @training.setter
+    def training(self, value: bool) -> None:
+        self._training = value
 
 
 class ModelDesc(ModelDescBase, tpk.ModelDesc):

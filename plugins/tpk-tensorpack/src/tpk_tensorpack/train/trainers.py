@@ -85,8 +85,8 @@ class SyncMultiGPUTrainerReplicated(MultiGPUTrainer):
     Args:
         gpus: the number of GPUs, or a list of GPU numbers.
         average: whether to average the gradients instead of adding them up.
-        mode: the all-reduce algorithm: ``"nccl"``, ``"cpu"``, ``"gpu"``, ``"hierarchical"``, or None to let tpk choose.
-            The results are equal up to rounding. Without GPUs, all modes run on CPUs.
+        mode: the all-reduce algorithm: ``"nccl"``, ``"cpu"``, ``"gpu"``, ``"hierarchical"``; ``"collective"`` and None
+            let tpk choose. The results are equal up to rounding. Without GPUs, all modes run on CPUs.
 
     Attributes:
         BROADCAST_EVERY_EPOCH: whether to copy the first tower's non-trainable variables to all towers after each epoch.

@@ -99,9 +99,9 @@ def stack_patches(
         patch_list: images of shape [height, width] or [height, width, channels] and of one size, or an array of them.
         nr_row: the number of rows.
         nr_col: the number of columns.
-        border: the number of pixels between images; by default 0.
+        border: the number of pixels between images; by default a twentieth of their smaller side.
         pad: whether to allow different sizes and center smaller images.
-        bgcolor: the background: an intensity, or one for each channel.
+        bgcolor: the background: an intensity, or three, which make gray images a canvas with colors.
         viz: whether to show the canvas with `interactive_imshow`.
         lclick_cb: with `viz`: called with the clicked image and its index.
 
@@ -136,7 +136,7 @@ def gen_stack_patches(
         patch_list: images, padded to the same size.
         nr_row: the number of rows of a canvas; by default as many as fit in `max_height`.
         nr_col: the number of columns; by default as many as fit in `max_width`.
-        border: the number of pixels between images; by default 0.
+        border: the number of pixels between images; by default a twentieth of their smaller side.
         max_width: the maximum width of a canvas, in pixels.
         max_height: the maximum height of a canvas, in pixels.
         bgcolor: the background.
@@ -148,7 +148,9 @@ def gen_stack_patches(
     """
     patches = _as_patches(patch_list)
     height, width, channels = (max(sizes) for sizes in zip(*(patch.shape for patch in patches), strict=True))
-    gap = int(border or 0)
+    gap = int(0.05 * min(height, width) if border is None else border)
+    if np.size(bgcolor) == 3:
+        channels = max(channels, 3)
     rows = int(max_height + gap) // (height + gap) if nr_row is None else nr_row
     columns = int(max_width + gap) // (width + gap) if nr_col is None else nr_col
     if rows < 1 or columns < 1:

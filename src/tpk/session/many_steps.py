@@ -98,9 +98,7 @@ class ManySteps:
         except Exception as error:
             if is_closed(self._sess):
                 raise
-            done = 0
-            if self._counter is not None:
-                done = self._counter.completed(self._sess) - self._progress.global_step
+            done = 0 if self._counter is None else self._counter.completed(self._sess) - self._progress.global_step
             if done and isinstance(error, tf.errors.OutOfRangeError):
                 return [None if place is None else _cut_short(plan.fetches[place]) for place in plan.positions], done
             self._progress.complete(done)

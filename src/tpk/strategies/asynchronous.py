@@ -114,6 +114,10 @@ class AsyncStrategy(Strategy):
             self._apply(optimizer, tower, objectives[0].cost_in(tower.output), pairs, index)
             for index, (tower, pairs) in enumerate(zip(towers, gradients, strict=True))
         ]
+        return self.ops_of_step(ops)
+
+    def ops_of_step(self, ops: list[Any]) -> list[Any]:
+        """Return the op of a step, given the op of each tower: that of the first; threads run the others."""
         self._workers = _AsyncWorkers(ops)
         return ops[:1]
 

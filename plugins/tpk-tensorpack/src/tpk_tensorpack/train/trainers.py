@@ -153,9 +153,9 @@ def SyncMultiGPUTrainer(gpus: int | Sequence[int]) -> SingleCostTrainer:
 
 @takes_config
 class AsyncMultiGPUTrainer(MultiGPUTrainer):
-    """Train asynchronously on several GPUs with shared variables. See `tpk.AsyncStrategy`.
+    """Train asynchronously on several GPUs with shared variables: in a step, each tower updates them once.
 
-    A `StagingInput` around the input is removed, because each tower stages its own data.
+    The towers do not wait for each other within a step. A `StagingInput` around the input is removed.
 
     Args:
         gpus: the number of GPUs, or a list of GPU numbers.
@@ -313,7 +313,11 @@ class ReplicatedStrategy(tpk.ReplicatedStrategy):
 
 
 class AsyncStrategy(tpk.AsyncStrategy):
-    """Put non-slot variables of optimizers under ``async_apply_gradients/…``."""
+    """Update the variables once for each tower in a step, without an order; see `AsyncMultiGPUTrainer`."""
+
+    def ops_of_step(self, ops: list[Any]) -> list[Any]:
+        """Return one op for the updates of all towers."""
+        return [tf.group(*ops, name="train_ops_of_towers")]
 
     def optimizer_scope(self) -> AbstractContextManager[Any]:
         """Return the name scope for the non-slot variables of the optimizer."""

@@ -92,6 +92,14 @@ def test_a_tensor_decides_whether_a_decoder_reads_its_outputs(graph, name):
         assert np.abs(found[True] - found[False]).max() > 1e-3
 
 
+def test_the_copy_of_a_cell_in_the_encoder_shares_its_tensors(graph):
+    keep, words = tf.placeholder(tf.float32, []), [tf.constant([1, 2])] * 2
+    cell = rnn.DropoutWrapper(rnn.GRUCell(4), output_keep_prob=keep)
+    outputs, _ = legacy_seq2seq.embedding_rnn_seq2seq(words, words, cell, 7, 7, 5)
+    first, second = (run(tf.stack(outputs), {keep: fraction}) for fraction in (1.0, 0.01))
+    assert (first != second).any()
+
+
 def test_buckets_share_variables_and_have_losses_of_their_own(graph):
     inputs = [tf.constant(each) for each in rng.normal(size=[3, 2, 4]).astype(np.float32)]
     targets, weights = [tf.constant([1, 2])] * 3, [tf.constant([1.0, 0.5])] * 3

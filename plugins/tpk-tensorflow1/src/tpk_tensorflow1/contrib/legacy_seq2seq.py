@@ -68,7 +68,7 @@ def basic_rnn_seq2seq(
 ) -> Outputs:
     """Decode from the final state of an encoder."""
     with v1.variable_scope(scope or "basic_rnn_seq2seq"):
-        _, state = rnn.static_rnn(copy.deepcopy(cell), encoder_inputs, dtype=dtype)
+        _, state = rnn.static_rnn(_copy_of(cell), encoder_inputs, dtype=dtype)
         return rnn_decoder(decoder_inputs, state, cell)
 
 
@@ -278,6 +278,13 @@ def sequence_loss(
         return tf.reduce_mean(losses) if average_across_batch else tf.reduce_sum(losses)
 
 
+def _copy_of(cell: Any) -> Any:
+    """Return a copy that shares the tensors of a cell, such as the fraction that a dropout keeps."""
+    graph = v1.get_default_graph()
+    shared = [*v1.global_variables(), *(tensor for op in graph.get_operations() for tensor in op.outputs)]
+    return copy.deepcopy(cell, {id(each): each for each in shared})
+
+
 def _decode(step: Function, inputs: Tensors, state: Any, loop_function: Function | None) -> Outputs:
     """Run `step`, which is a cell or like one, over the inputs."""
     outputs: list[Any] = []
@@ -313,7 +320,7 @@ def _with_embeddings(
         feed_previous: as for the other functions.
     """
     cell, inputs, *embedding_shape = encoder
-    wrapped = rnn.EmbeddingWrapper(copy.deepcopy(cell), *embedding_shape)
+    wrapped = rnn.EmbeddingWrapper(_copy_of(cell), *embedding_shape)
     memory, state = rnn.static_rnn(wrapped, inputs, dtype=v1.get_variable_scope().dtype)
     if output_projection is None:
         cell = rnn.OutputProjectionWrapper(cell, num_symbols)

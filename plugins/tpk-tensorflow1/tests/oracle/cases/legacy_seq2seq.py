@@ -47,6 +47,13 @@ def embedding():
     return _trained(outputs, state)
 
 
+def embedding_with_dropout():
+    keep = tf.placeholder_with_default(1.0, [])
+    cells = [rnn.DropoutWrapper(rnn.BasicLSTMCell(4), output_keep_prob=keep) for _ in range(2)]
+    outputs, state = seq2seq.embedding_rnn_seq2seq(_words(1), _words(2, 2), rnn.MultiRNNCell(cells), 7, 7, 5)
+    return _trained(outputs, state)
+
+
 def embedding_with_a_switch():
     outputs, state = seq2seq.embedding_rnn_seq2seq(
         _words(1), _words(2, 2), rnn.BasicLSTMCell(4), 7, 7, 5, feed_previous=tf.constant(True)

@@ -33,6 +33,7 @@ def test_the_trainer_keeps_the_rules():
 @pytest.mark.parametrize("name", ["CollectiveTrainer", "collective"])
 def test_a_trainer_is_made_by_name(name):
     trainer = tpk.make_trainer(name, devices=2, cluster=ALONE)
+    trainer.resolve_plugins()
     assert isinstance(trainer.strategy, tpk_distributed.CollectiveStrategy)
     assert trainer.strategy.num_replicas == 2
 
@@ -45,8 +46,10 @@ def test_an_option_that_tensorpack_spells_otherwise_is_explained():
 def test_a_dataflow_is_staged_on_gpus(monkeypatch):
     gpus = [tf.config.PhysicalDevice(f"/physical_device:GPU:{index}", "GPU") for index in (0, 1)]
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: gpus if kind == "GPU" else [])
+    monkeypatch.setattr(tf.config, "get_logical_device_configuration", {}.get)
     trainer = tpk.make_trainer("CollectiveTrainer", devices=2, cluster=ALONE)
-    source = trainer.strategy.prepare_input(trainer.default_input([[0.0]]))
+    default = trainer.default_input([[0.0]])
+    source = trainer.strategy.prepare_input(default)
     assert isinstance(source, tpk.StagingInput)
     assert isinstance(source.source, tpk.QueueInput)
 

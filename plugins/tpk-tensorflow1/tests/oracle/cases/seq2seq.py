@@ -3,6 +3,7 @@
 import numpy as np
 import tensorflow as tf
 from tensorflow.contrib import rnn, seq2seq
+from tensorflow.contrib.seq2seq.python.ops.attention_wrapper import BahdanauAttention
 
 LENGTHS = [4, 2, 3]
 
@@ -267,6 +268,28 @@ def attention_that_is_called():
         mechanism.alignments_size,
         mechanism.state_size,
     ]
+
+
+class _LocationSensitiveAttention(BahdanauAttention):
+    """Also looks at the alignments before, as in Tacotron 2."""
+
+    def __init__(self, num_units, memory):
+        super().__init__(num_units=num_units, memory=memory, probability_fn=tf.nn.softmax, name="location")
+        self._convolution = tf.layers.Conv1D(4, 3, padding="same", name="location_convolution")
+        self._layer = tf.layers.Dense(num_units, use_bias=False, name="location_layer")
+
+    def __call__(self, query, state):
+        with tf.variable_scope(None, "location_sensitive_attention", [query]):
+            hidden = self.keys + tf.expand_dims(self.query_layer(query), 1)
+            hidden += self._layer(self._convolution(tf.expand_dims(state, 2)))
+            vector = tf.get_variable("vector", [self._num_units])
+            score = tf.reduce_sum(vector * tf.tanh(hidden), [2])
+        alignments = self._probability_fn(score, state)
+        return alignments, alignments + state
+
+
+def attention_of_a_script():
+    return _attended(lambda memory: _LocationSensitiveAttention(7, memory), alignment_history=True)
 
 
 def residual_attention():

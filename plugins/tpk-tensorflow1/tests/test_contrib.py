@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow
 import tpk_tensorflow1 as tf
-from tpk_tensorflow1.contrib import data, layers, learn, losses, metrics
+from tpk_tensorflow1.contrib import data, layers, learn, losses, metrics, slim
 from tpk_tensorflow1.contrib.training import HParams
 from tpk_tensorflow1.examples.tutorials.mnist import input_data
 
@@ -164,3 +164,16 @@ def test_normalizers_of_contrib_normalize_instances_and_groups(graph):
         "first/beta",
         "first/gamma",
     ]
+
+
+def test_networks_of_slim_are_built_of_the_layers_of_contrib(graph):
+    pytest.importorskip("tf_slim")
+    with slim.arg_scope(slim.nets.resnet_v1.resnet_arg_scope()):
+        logits, ends = slim.nets.resnet_v1.resnet_v1_50(tf.zeros([1, 32, 32, 3]), 10, is_training=True)
+    variables = {variable.op.name for variable in tf.global_variables()}
+    unit = "resnet_v1_50/block1/unit_1/bottleneck_v1"
+    assert {f"{unit}/conv1/weights", f"{unit}/conv1/BatchNorm/gamma", f"{unit}/shortcut/BatchNorm/beta"} <= variables
+    assert len(variables) == 267
+    assert logits.shape.as_list() == [1, 1, 1, 10]
+    assert f"{unit}/conv2" in ends
+    assert len(tf.get_collection(tf.GraphKeys.UPDATE_OPS)) == 2 * 53

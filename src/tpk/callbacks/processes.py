@@ -19,7 +19,7 @@ import tensorflow as tf
 import tpk
 from tpk.checks import check_positive
 from tpk.errors import ConfigError, TrainerStateError
-from tpk.input_source.hang_watcher import ends_in_time
+from tpk.hang_watcher import ends_in_time
 from tpk.plugin import Callback, hookimpl
 
 logger = logging.getLogger(__name__)

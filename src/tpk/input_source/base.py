@@ -14,7 +14,7 @@ from tpk.dataflow.position import Position
 from tpk.dataflow.transforms.batch import left_out
 from tpk.errors import ConfigError, InputError
 from tpk.graph.signature import check_signature
-from tpk.input_source.hang_watcher import hang_watcher
+from tpk.hang_watcher import hang_watcher
 from tpk.input_source.meter import InputMeter
 from tpk.input_source.stream import DatapointStream
 from tpk.plugin.callback import Callback

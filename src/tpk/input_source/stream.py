@@ -25,8 +25,8 @@ from tpk.dataflow.transforms.repeat import FixedSizeData
 from tpk.dataflow.transforms.shuffle import CacheData
 from tpk.errors import InputError, add_note
 from tpk.graph.signature import Array
+from tpk.hang_watcher import stack_of
 from tpk.input_source.datapoint import DatapointConverter
-from tpk.input_source.hang_watcher import stack_of
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 
-from tpk.input_source.hang_watcher import ends_in_time
+from tpk.hang_watcher import ends_in_time
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ import tpk
 from tpk.callbacks.guards.hangs import Watchdog
 from tpk.dataflow import DataFromGenerator
 from tpk.errors import HangError
-from tpk.input_source.hang_watcher import HangWatcher
+from tpk.hang_watcher import HangWatcher
 
 v1 = tf.compat.v1
 SIGNATURE = [tf.TensorSpec([], tf.float32, "x")]

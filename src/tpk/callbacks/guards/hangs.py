@@ -19,7 +19,7 @@ import tpk
 from tpk.checks import check_at_least, check_positive, given
 from tpk.errors import HangError, add_note
 from tpk.graph.fetches import ops_run_for
-from tpk.input_source.hang_watcher import Watch, hang_watcher
+from tpk.hang_watcher import Watch, hang_watcher
 from tpk.plugin import Callback, hookimpl
 from tpk.text import some
 from tpk.tf_internals import close_runtime

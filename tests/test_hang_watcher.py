@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from tpk.dataflow import DataFromGenerator
+from tpk.hang_watcher import HangWatcher
 from tpk.input_source import FeedInput, QueueInput, StagingInput, TFDatasetInput
-from tpk.input_source.hang_watcher import HangWatcher
 
 
 class Clock:

@@ -24,6 +24,8 @@ from tpk_tensorpack.utils import argtools, globvars, logger, viz
 from tpk_tensorpack.utils.serialize import MsgpackSerializer
 from tpk_tensorpack.utils.stats import StatCounter
 
+from tpk.errors import InputError
+
 POINTS = [[np.full([4], n, np.float32)] for n in (1.0, 2.0)]
 
 
@@ -285,3 +287,35 @@ def test_each_op_of_a_training_has_one_thread_unless_the_script_says_otherwise(m
 def test_a_script_can_catch_assertion_errors_as_in_tensorpack(wrong):
     with pytest.raises(AssertionError):
         wrong()
+
+
+@pytest.mark.parametrize("source", [tp.FeedInput, tp.QueueInput])
+def test_components_without_an_input_are_dropped_and_whole_floats_are_integers(source):
+    class Counts(tp.ModelDesc):
+        def inputs(self):
+            return [tf.TensorSpec([2], tf.int32, "n")]
+
+        def build_graph(self, n):
+            w = tf.compat.v1.get_variable("w", initializer=0.0)
+            return tf.identity(w * tf.cast(tf.reduce_sum(n), tf.float32), name="cost")
+
+        def optimizer(self):
+            return tf.compat.v1.train.GradientDescentOptimizer(1.0)
+
+    def trained(points):
+        with tf.Graph().as_default():
+            data, trainer = source(tp.DataFromList(points, shuffle=False)), tp.SimpleTrainer()
+            options = {"max_epoch": 1, "steps_per_epoch": 2, "extra_callbacks": [], "monitors": []}
+            taken = Weights()
+            tp.launch_train_with_config(
+                tp.TrainConfig(data=data, model=Counts(), callbacks=[taken], **options), trainer
+            )
+        return taken.w
+
+    class Weights(tp.Callback):
+        def _after_epoch(self):
+            self.w = self.trainer.sess.run(tf.compat.v1.trainable_variables()[0])
+
+    assert trained([[np.array([1.0, 2.0]), "dropped"]] * 2) == -6
+    with pytest.raises(InputError, match="float64 cannot become int32 without loss"):
+        trained([[np.array([1.5, 2.0])]] * 2)

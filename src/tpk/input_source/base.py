@@ -15,6 +15,7 @@ from tpk.dataflow.transforms.batch import left_out
 from tpk.errors import ConfigError, InputError
 from tpk.graph.signature import check_signature
 from tpk.hang_watcher import hang_watcher
+from tpk.input_source.datapoint import DatapointConverter
 from tpk.input_source.meter import InputMeter
 from tpk.input_source.stream import DatapointStream
 from tpk.plugin.callback import Callback
@@ -274,6 +275,9 @@ class FlowInput(InputSource):
     """
 
     warn_after: float = 60.0
+
+    converter = DatapointConverter
+    """The class of what turns datapoints into arrays, or raises an error about them."""
 
     _owner = ""
     """The name of the source in messages and states, if it is not the name of the class."""

@@ -70,7 +70,7 @@ class FeedInput(FlowInput):
         self._stream.finish()
 
     def _setup(self) -> list[Callback]:
-        self._stream.bind(self.signature)
+        self._stream.bind(self.signature, self.converter)
         return [self._callback]
 
     def _get_input_tensors(self) -> list[Any]:

@@ -188,7 +188,7 @@ class QueueInput(FlowInput):
 
     def _setup(self) -> list[Callback]:
         specs = self._element_specs()
-        self._stream.bind(tuple(specs))
+        self._stream.bind(tuple(specs), self.converter)
         with tf.device("/cpu:0"), tf.compat.v1.name_scope(type(self).__name__):
             if self.queue is None:
                 self.queue = self._make_queue(specs)

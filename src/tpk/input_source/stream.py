@@ -102,9 +102,9 @@ class DatapointStream:
         """Start no further pass, and allow for a pass without datapoints."""
         self.infinite, self.may_be_empty = False, True
 
-    def bind(self, signature: tuple[Any, ...]) -> None:
-        """Set the signature that the datapoints must fit."""
-        self._convert = DatapointConverter(signature, self.owner)
+    def bind(self, signature: tuple[Any, ...], converter: type[DatapointConverter] = DatapointConverter) -> None:
+        """Set the signature that the datapoints must fit, and the class of what makes them fit."""
+        self._convert = converter(signature, self.owner)
 
     def rewind(self, horizon: int = 0) -> None:
         """Prepare a start from the loaded state if there is one, otherwise from the first datapoint of the flow.

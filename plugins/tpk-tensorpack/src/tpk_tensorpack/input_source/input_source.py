@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 import tpk_zmq
 
@@ -13,6 +14,7 @@ import tpk
 from tpk.callbacks import RunOp
 from tpk_tensorpack.missing import not_here
 from tpk_tensorpack.tfutils.summary import add_moving_summary
+from tpk_tensorpack.utils.argtools import log_once
 
 __all__ = [
     "BatchQueueInput",
@@ -62,6 +64,31 @@ class PlaceholderInput(_InputSource):
         return list(self._tensors)
 
 
+class _Converter(tpk.FeedInput.converter):
+    """Drops components for which there is no input, and takes whole floats as integers."""
+
+    def __init__(self, signature: tuple[Any, ...], owner: str) -> None:
+        super().__init__(signature, owner)
+        self._dtypes = [spec.dtype for spec in signature]
+
+    def __call__(self, datapoint: Any, index: int) -> list[Any]:
+        if isinstance(datapoint, (list, tuple)):
+            if len(datapoint) > len(self._dtypes):
+                log_once(
+                    f"{self.owner}: the components after the first {len(self._dtypes)} have no input, and are dropped",
+                    "warn",
+                )
+            datapoint = list(map(_whole, datapoint, self._dtypes))
+        return super().__call__(datapoint, index)
+
+
+def _whole(value: Any, dtype: Any) -> Any:
+    if dtype.is_integer and isinstance(value, np.ndarray | np.floating) and value.dtype.kind == "f":
+        cast = value.astype(dtype.as_numpy_dtype)
+        return cast if np.array_equal(cast, value) else value
+    return value
+
+
 class FeedInput(_InputSource, tpk.FeedInput):
     """Feed a datapoint in each step; see `tpk.FeedInput`.
 
@@ -70,6 +97,8 @@ class FeedInput(_InputSource, tpk.FeedInput):
         infinite: whether to restart the data flow when it is exhausted.
     """
 
+    converter = _Converter
+
     def __init__(self, ds: Any, infinite: bool = True) -> None:
         super().__init__(ds, infinite)
 
@@ -77,6 +106,7 @@ class FeedInput(_InputSource, tpk.FeedInput):
 class _ReportsQueueSize(FeedfreeInput):
     """Reports the moving average of the queue's size, except in evaluations, where no step would update it."""
 
+    converter = _Converter
     queue: Any
     _summarizes = True
 

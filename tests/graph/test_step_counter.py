@@ -230,9 +230,9 @@ def test_a_variable_of_that_name_becomes_the_global_step(tmp_path, options):
         assert (ends.counted, ends.completed) == (3 * max_epoch, 3 * max_epoch)
 
 
-@pytest.mark.parametrize(("initial", "kind"), [(0.0, "float32 of shape \\(\\)"), ([0, 0], "int32 of shape \\(2,\\)")])
+@pytest.mark.parametrize(("initial", "kind"), [(0.0, "does not have integer type"), ([0, 0], "is not scalar")])
 def test_a_variable_of_that_name_that_cannot_count_is_an_error(initial, kind):
     with tf.Graph().as_default():
         v1.Variable(initial, name="global_step")
-        with pytest.raises(tpk.ConfigError, match=rf"'global_step' is {kind}.*Write .*get_or_create_global_step\(\)"):
+        with pytest.raises(tpk.ConfigError, match=rf"global_step. {kind}.*Write .*get_or_create_global_step\(\)"):
             tpk.graph.get_global_step_var()

@@ -13,8 +13,6 @@ from tpk.tf_internals import control_outputs, functions_called_by, handle_of
 
 logger = logging.getLogger(__name__)
 
-GraphKeys = tf.compat.v1.GraphKeys
-
 FURTHER_RUNS_NAME = "tpk_further_runs"
 """The name of the variable that counts all runs of steps after the first run of each; random ops create it."""
 
@@ -31,17 +29,12 @@ def get_global_step_var() -> Any:
     Raises:
         ConfigError: if the variable of that name is not an integer scalar.
     """
-    graph = tf.compat.v1.get_default_graph()
-    variables = [] if graph.get_collection(GraphKeys.GLOBAL_STEP) else graph.get_collection(GraphKeys.GLOBAL_VARIABLES)
-    for variable in [each for each in variables if each.op.name == "global_step"]:
-        if not variable.dtype.is_integer or variable.shape.rank != 0:
-            raise ConfigError(
-                f"the variable 'global_step' is {variable.dtype.base_dtype.name} of shape {variable.shape}, but the "
-                "global step is an integer scalar. Write tf.compat.v1.train.get_or_create_global_step(), or give the "
-                "variable another name."
-            )
-        graph.add_to_collection(GraphKeys.GLOBAL_STEP, variable)
-    variable = tf.compat.v1.train.get_global_step()
+    steps = tf.compat.v1.get_collection_ref(tf.compat.v1.GraphKeys.GLOBAL_STEP)
+    steps += [each for each in tf.compat.v1.global_variables() if each.op.name == "global_step" and not steps]
+    try:
+        variable = tf.compat.v1.train.get_global_step()
+    except TypeError as error:
+        raise ConfigError(f"{error}. Write tf.compat.v1.train.get_or_create_global_step() instead.") from None
     if variable is not None:
         return variable
     # A tower, a device function or a reusing scope around the caller must not change where or under which name

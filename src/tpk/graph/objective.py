@@ -30,29 +30,24 @@ class Objective:
             not a positive integer.
     """
 
-    get_optimizer: Callable[[], Any] = attrs.field()
+    get_optimizer: Callable[[], Any]
     name: str = ""
-    variables: str = attrs.field(default="")
-    every: int = attrs.field(default=1)
+    variables: str = ""
+    every: int = 1
 
-    @get_optimizer.validator
-    def _check_get_optimizer(self, attribute: attrs.Attribute[Any], value: Any) -> None:
-        if not callable(value):
+    def __attrs_post_init__(self) -> None:
+        if not callable(self.get_optimizer):
             raise ConfigError(
-                f"get_optimizer is {value!r}; expected a function that returns a new optimizer. Write "
+                f"get_optimizer is {self.get_optimizer!r}; expected a function that returns a new optimizer. Write "
                 "lambda: tf.compat.v1.train.AdamOptimizer(1e-3)."
             )
-
-    @variables.validator
-    def _check_variables(self, attribute: attrs.Attribute[Any], value: Any) -> None:
         try:
-            re.compile(value)
+            re.compile(self.variables)
         except (re.error, TypeError) as error:
-            raise ConfigError(f"Objective(variables={value!r}): expected a regular expression ({error}).") from None
-
-    @every.validator
-    def _check_every(self, attribute: attrs.Attribute[Any], value: Any) -> None:
-        check_at_least(self, 1, every=value)
+            raise ConfigError(
+                f"Objective(variables={self.variables!r}): expected a regular expression ({error})."
+            ) from None
+        check_at_least(self, 1, every=self.every)
 
     def cost_in(self, output: Any) -> Any:
         """Return the cost in the output of a tower function, a scalar.

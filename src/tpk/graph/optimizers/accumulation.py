@@ -16,6 +16,7 @@ from tpk.graph.variables import variable_name
 from tpk.tf_internals import create_slots
 
 _SLOT = "accum"
+"""The slot that is the sum of the gradients of a variable so far."""
 
 InTower = Callable[[int], AbstractContextManager[Any]]
 Reduce = Callable[[list[list[Any]]], list[list[Any]]]
@@ -49,6 +50,11 @@ class AccumGradOptimizer(ProxyOptimizer):
     Raises:
         ConfigError: if `opt` is not a `tf.compat.v1.train.Optimizer`, or `niter` is not a positive integer.
 
+    Attributes:
+        niter: the number of steps to accumulate.
+        counters: the variables that count the accumulated steps, one for each call of `apply_gradients`.
+        accumulated: the variables that contain the accumulated gradients, without `counters`.
+
     Example:
         ```python
         def optimizer(self):
@@ -60,41 +66,15 @@ class AccumGradOptimizer(ProxyOptimizer):
     def __init__(self, opt: Any, niter: int) -> None:
         super().__init__(opt, "AccumGrad")
         check_at_least(self, 1, niter=niter)
-        self._niter = int(niter)
-        self._accumulators: dict[Any, list[_Accumulator]] = {}
-        self._counters: list[Any] = []
-
-    @property
-    def niter(self) -> int:
-        """The number of steps to accumulate."""
-        return self._niter
-
-    @property
-    def accumulated(self) -> list[Any]:
-        """The variables that contain the accumulated gradients, without `counters`."""
-        return [variable for some in self._accumulators.values() for each in some for variable in each.variables]
-
-    @property
-    def counters(self) -> list[Any]:
-        """The variables that count the accumulated steps, one for each call of `apply_gradients`."""
-        return list(self._counters)
-
-    def get_slot(self, var: Any, name: str) -> Any:
-        """Return the slot of this name that belongs to `var`: ``"accum"`` is the sum of its gradients so far."""
-        if name == _SLOT and var.ref() in self._accumulators:
-            return self._accumulators[var.ref()][0].sum
-        return super().get_slot(var, name)
-
-    def get_slot_names(self) -> list[str]:
-        """Return the names of all slots, including the wrapped optimizer's."""
-        own = [_SLOT] if self._accumulators else []
-        return sorted({*own, *super().get_slot_names()})
+        self.niter = int(niter)
+        self.counters: list[Any] = []
+        self.accumulated: list[Any] = []
 
     def _own_variables(self) -> list[Any]:
-        return [*self._counters, *self.accumulated]
+        return [*self.counters, *self.accumulated]
 
     def _build_update(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:
-        if self._niter == 1:
+        if self.niter == 1:
             return super()._build_update(grads_and_vars)
         # Each call accumulates by itself: several towers may apply gradients to the same variables asynchronously.
         return _build_of_towers([self], [grads_and_vars], lambda index: nullcontext(), lambda means: means)
@@ -104,15 +84,17 @@ class AccumGradOptimizer(ProxyOptimizer):
         created = []
         for grad, var in grads_and_vars:
             kind = _SparseAccumulator if isinstance(grad, tf.IndexedSlices) else _Accumulator
-            created.append(kind(var, self.get_name()))
-            self._accumulators.setdefault(var.ref(), []).append(created[-1])
+            accumulator = kind(var, self.get_name())
+            created.append(accumulator)
+            self.accumulated += accumulator.variables
+            self._own_slots.setdefault(_SLOT, {}).setdefault(var.ref(), accumulator.sum)
         return created
 
     def _create_counter(self, grads_and_vars: Gradients) -> Any:
         # The same variable in whatever order the variables are trained.
         first = min((var for _, var in grads_and_vars), key=variable_name)
         counter = create_slot(first, f"{self.get_name()}/counter", lambda: tf.zeros([], tf.int64), on_cpu=True)
-        self._counters.append(counter)
+        self.counters.append(counter)
         return counter
 
 

@@ -11,6 +11,8 @@ from tpk.graph.fetches import ops_run_for
 from tpk.graph.optimizers.proxy import unwrapped
 from tpk.tf_internals import learning_rates_of
 
+_TAKING_DATA = ("Placeholder", "QueueDequeue", "IteratorGetNext", "Unstage")
+
 
 def learning_rate_of(optimizer: Any) -> Any:
     """Return the learning rate of an optimizer whose gradients are applied already, and which may be wrapped.
@@ -38,10 +40,5 @@ def _fetchable(rate: Any) -> Any:
     if not tf.is_tensor(rate) or rate.shape.rank != 0 or getattr(rate, "graph", None) is not graph:
         return None
     tensor = tf.convert_to_tensor(rate)
-    if not tensor.graph.is_fetchable(tensor) or any(_takes_data(op) for op in ops_run_for(tensor)):
-        return None
-    return tensor
-
-
-def _takes_data(op: Any) -> bool:
-    return bool(op.type.startswith(("Placeholder", "QueueDequeue", "IteratorGetNext", "Unstage")))
+    takes_data = any(op.type.startswith(_TAKING_DATA) for op in ops_run_for(tensor))
+    return tensor if tensor.graph.is_fetchable(tensor) and not takes_data else None

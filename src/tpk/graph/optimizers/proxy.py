@@ -37,6 +37,8 @@ class ProxyOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
     def __init__(self, opt: Any, name: str = "ProxyOptimizer") -> None:
         super().__init__(use_locking=False, name=name)
         self._opt = check_optimizer(opt)
+        # The slots of this optimizer itself, by their name and ``variable.ref()``.
+        self._own_slots: dict[str, dict[Any, Any]] = {}
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> list[tuple[Any, Any]]:
         """Return the gradients as the wrapped optimizer computes them."""
@@ -80,12 +82,12 @@ class ProxyOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
 
     def get_slot(self, var: Any, name: str) -> Any:
         """Return the slot of this name that belongs to `var`, or None."""
-        return self._opt.get_slot(var, name)
+        own = self._own_slots.get(name, {}).get(var.ref())
+        return self._opt.get_slot(var, name) if own is None else own
 
     def get_slot_names(self) -> list[str]:
         """Return the names of all slots, including the wrapped optimizer's."""
-        names: list[str] = self._opt.get_slot_names()
-        return names
+        return sorted({*self._own_slots, *self._opt.get_slot_names()})
 
     def variables(self) -> list[Any]:
         """Return the variables of this optimizer and of the wrapped one in the default graph, by name."""

@@ -84,34 +84,24 @@ class MovingAverageOptimizer(ProxyOptimizer):
         self._decay = decay
         self._averages: list[WeightAverages] = []
 
-    def get_slot(self, var: Any, name: str) -> Any:
-        """Return the slot of this name that belongs to `var`: ``"average"`` is its average."""
-        if name == _SLOT:
-            found = [each.average(var) for each in self._averages if each.average(var) is not None]
-            if found:
-                return found[0]
-        return super().get_slot(var, name)
-
-    def get_slot_names(self) -> list[str]:
-        """Return the names of all slots, including the wrapped optimizer's."""
-        own = [_SLOT] if self._averages else []
-        return sorted({*own, *super().get_slot_names()})
-
     def _own_variables(self) -> list[Any]:
         return [variable for each in self._averages for variable in (*each.averages, each.num_updates)]
 
     def _create_slots(self, var_list: list[Any]) -> None:
         super()._create_slots(var_list)
-        new = [var for var in var_list if not any(each.average(var) is not None for each in self._averages)]
+        slots = self._own_slots.setdefault(_SLOT, {})
+        new = [var for var in var_list if var.ref() not in slots]
         if new:
-            self._averages.append(WeightAverages(new, self._decay))
+            averages = WeightAverages(new, self._decay)
+            self._averages.append(averages)
+            slots.update((var.ref(), average) for var, average in zip(new, averages.averages, strict=True))
 
     def _build_update(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:
         update = super()._build_update(grads_and_vars)
-        updated = [var for _, var in grads_and_vars]
+        updated = {var.ref() for _, var in grads_and_vars}
         with tf.control_dependencies([update]):
             return tf.group(
-                *(each.update() for each in self._averages if any(each.average(var) is not None for var in updated))
+                *(each.update() for each in self._averages if updated.intersection(var.ref() for var in each.variables))
             )
 
 
@@ -139,7 +129,6 @@ class WeightAverages:
         self.variables = list(variables)
         self._decay = decay
         self.averages = [create_slot(var, AVERAGE_NAME, _zeros(var)) for var in self.variables]
-        self._by_variable = {var.ref(): each for var, each in zip(self.variables, self.averages, strict=True)}
         first = min(self.variables, key=variable_name)
         self.num_updates = create_slot(
             first, f"{AVERAGE_NAME}/num_updates", lambda: tf.zeros([], tf.int64), on_cpu=True
@@ -152,10 +141,6 @@ class WeightAverages:
             self._swap_out = tf.group(*(swap_out for _, swap_out in swaps))
         # The averages belong to the surrounding graph, even if they are created in a branch.
         self.variables[0].graph.add_to_collection(WEIGHT_AVERAGES_KEY, self)
-
-    def average(self, variable: Any) -> Any:
-        """Return the average of `variable`, or None."""
-        return self._by_variable.get(variable.ref())
 
     def update(self) -> Any:
         """Return a new op that updates all averages."""

@@ -47,11 +47,13 @@ class InputSource(RecordsOptions, ABC):
         max_ahead: how many datapoints that have left this source may be waiting to be used. A source that takes its
             data from this one sets it before `before_train`.
         is_fed: whether the data of a step is fed along with its run, so that a run can make only one step.
+        queue: the `tf.queue.QueueBase` from which it takes its data, if there is one.
     """
 
     signature: tuple[Any, ...] = ()
     max_ahead: int = 0
     is_fed: bool = False
+    queue: Any = None
     _is_set_up: bool = False
 
     def setup(self, signature: Sequence[Any]) -> list[Callback]:
@@ -122,14 +124,8 @@ class InputSource(RecordsOptions, ABC):
         Raises:
             InputError: the data is empty; the message says why.
         """
-        if self.size != 0:
-            return
-        flow = () if self.position is None else self.position.flow
-        reason = why_empty(flow)
-        batch_size = getattr(self.innermost, "batch_size", None)
-        if batch_size is not None and flow_length(flow):
-            reason = f"it makes no batch of {batch_size} from {flow_length(flow)} datapoints. Lower batch_size"
-        raise InputError(f"{type(self.innermost).__name__}: there is no data: {reason}.")
+        if self.size == 0:
+            raise InputError(f"{type(self.innermost).__name__}: there is no data: {self.innermost._why_empty()}.")
 
     def shard(self, index: int, count: int) -> None:
         """Deliver only the share of process `index` of `count`: one of every `count` datapoints. Called before `setup`.
@@ -257,6 +253,10 @@ class InputSource(RecordsOptions, ABC):
 
     def _reset_state(self) -> None:
         """Implement `reset_state`, if the data has a beginning."""
+
+    def _why_empty(self) -> str:
+        """Return the reason why there is no data, for `check_has_data`."""
+        return why_empty(() if self.position is None else self.position.flow)
 
 
 class FlowInput(InputSource):

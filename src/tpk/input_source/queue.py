@@ -304,6 +304,12 @@ class BatchQueueInput(QueueInput):
     def _takes_smaller_batches(self) -> bool:
         return all(tf.compat.dimension_value(spec.shape[0]) is None for spec in self.signature)
 
+    def _why_empty(self) -> str:
+        length = flow_length(self.flow)
+        if not length:
+            return super()._why_empty()
+        return f"it makes no batch of {self.batch_size} from {length} datapoints. Lower batch_size"
+
     def _element_specs(self) -> Sequence[Any]:
         for spec in self.signature:
             size = tf.compat.dimension_value(spec.shape[0]) if spec.shape.rank else 0

@@ -64,12 +64,10 @@ def layer_normalization(
     with open_layer("layer_normalization", inputs, name, reuse) as layer:
         layer.require_floating()
         axes = sorted(layer.axes_of("axis", axis))
-        gamma, beta = layer.scale_and_offset(
-            [layer.known_size(one, "features") for one in axes],
-            (gamma_initializer, gamma_regularizer, gamma_constraint) if scale else None,
-            (beta_initializer, beta_regularizer, beta_constraint) if center else None,
-            trainable,
-        )
+        sizes = [layer.known_size(one, "features") for one in axes]
+        gamma_options = (gamma_initializer, gamma_regularizer, gamma_constraint) if scale else None
+        beta_options = (beta_initializer, beta_regularizer, beta_constraint) if center else None
+        gamma, beta = layer.scale_and_offset(sizes, gamma_options, beta_options, trainable)
         values = tf.cast(layer.inputs, layer.work_dtype)
         return _normalize(layer, values, axes, gamma, beta, epsilon, axes)
 
@@ -129,15 +127,9 @@ def group_normalization(
         ```
     """
     with open_layer("group_normalization", inputs, name, reuse) as layer:
-        return _normalize_groups(
-            layer,
-            groups,
-            axis,
-            epsilon,
-            (gamma_initializer, gamma_regularizer, gamma_constraint) if scale else None,
-            (beta_initializer, beta_regularizer, beta_constraint) if center else None,
-            trainable,
-        )
+        gamma = (gamma_initializer, gamma_regularizer, gamma_constraint) if scale else None
+        beta = (beta_initializer, beta_regularizer, beta_constraint) if center else None
+        return _normalize_groups(layer, groups, axis, epsilon, gamma, beta, trainable)
 
 
 def instance_normalization(
@@ -192,15 +184,9 @@ def instance_normalization(
     """
     with open_layer("instance_normalization", inputs, name, reuse) as layer:
         layer.known_rank(3, "(batch, ..., channels)")
-        return _normalize_groups(
-            layer,
-            None,
-            axis,
-            epsilon,
-            (gamma_initializer, gamma_regularizer, gamma_constraint) if scale else None,
-            (beta_initializer, beta_regularizer, beta_constraint) if center else None,
-            trainable,
-        )
+        gamma = (gamma_initializer, gamma_regularizer, gamma_constraint) if scale else None
+        beta = (beta_initializer, beta_regularizer, beta_constraint) if center else None
+        return _normalize_groups(layer, None, axis, epsilon, gamma, beta, trainable)
 
 
 def _normalize_groups(

@@ -113,12 +113,9 @@ def batch_normalization(
         axes = layer.axes_of("axis", axis)
         epsilon = layer.number_of("epsilon", epsilon, 0.001)
         shape = _parameter_shape(layer, axes)
-        gamma, beta = layer.scale_and_offset(
-            shape,
-            (gamma_initializer, gamma_regularizer, gamma_constraint) if scale else None,
-            (beta_initializer, beta_regularizer, beta_constraint) if center else None,
-            trainable,
-        )
+        gamma_options = (gamma_initializer, gamma_regularizer, gamma_constraint) if scale else None
+        beta_options = (beta_initializer, beta_regularizer, beta_constraint) if center else None
+        gamma, beta = layer.scale_and_offset(shape, gamma_options, beta_options, trainable)
         moving_mean = layer.statistic("moving_mean", shape, moving_mean_initializer)
         moving_variance = layer.statistic("moving_variance", shape, moving_variance_initializer)
         momentum = layer.number_or_tensor_of("momentum", momentum, 0.99, moving_mean.dtype.base_dtype)

@@ -89,7 +89,7 @@ class OnlinePredictor:
         self._get_session = get_session
         self._compiling = Lock()
         # The session and its compiled run, replaced together, so that threads always see a matching pair.
-        self._compiled: tuple[Any, Callable[..., list[Any]]] = (None, _nothing)
+        self._compiled: tuple[Any, Any] = (None, None)
 
     def __repr__(self) -> str:
         names = ", ".join(spec.name for spec in self.input_specs)
@@ -122,7 +122,7 @@ class OnlinePredictor:
         results = list(map(unshared, results))
         return dict(zip(self.output_names, results)) if self.returns_dict else results  # noqa: B905 - equal; hot
 
-    def _compile(self) -> tuple[Any, Callable[..., list[Any]]]:
+    def _compile(self) -> tuple[Any, Any]:
         with self._compiling:
             session = self._get_session()
             if session is None:
@@ -254,7 +254,3 @@ def _closed(predictor: OnlinePredictor) -> SessionError:
         f"the session of {predictor!r} has been closed, by the end of the training or by its close(). Predict with the "
         "saved weights: tpk.OfflinePredictor(tpk.PredictConfig(..., session_init=<run directory>))."
     )
-
-
-def _nothing(*arrays: Any) -> list[Any]:
-    return []

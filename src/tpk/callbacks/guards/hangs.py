@@ -85,10 +85,9 @@ class Watchdog(Callback):
 
     def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Add the op that returns the size of the input's queue."""
-        source: Any = trainer.input_source
-        queue = None if source is None else getattr(source.innermost, "queue", None)
-        if queue is not None:
-            self._queue_size = queue.size(name="watchdog_queue_size")
+        source = trainer.input_source
+        if source is not None and source.innermost.queue is not None:
+            self._queue_size = source.innermost.queue.size(name="watchdog_queue_size")
 
     @hookimpl(tryfirst=True)
     def before_train(self, trainer: tpk.Trainer) -> None:

@@ -17,7 +17,7 @@ from tpk.errors import ConfigError, TrainerStateError
 from tpk.graph.gradients import costs_of_first_tower
 from tpk.graph.optimizers.learning_rate import learning_rate_of
 from tpk.graph.reports.summaries import names_of_scalar_summaries
-from tpk.graph.variables import by_name
+from tpk.graph.variables import assign_values, by_name
 from tpk.plugin import Callback, hookimpl
 from tpk.plugin.description import RecordsOptions
 from tpk.text import nearest
@@ -62,13 +62,9 @@ class GraphVarParam(HyperParam):
     def __init__(self, name: str) -> None:
         self.name = self.readable_name = name.removesuffix(":0")
         self._variable: Any = None
-        self._new_value: Any = None
-        self._assign: Any = None
-        self._sess: Any = None
-        self._set: Callable[[Any], Any] | None = None
 
     def setup_graph(self) -> None:
-        """Find the variable, and build the op that assigns to it."""
+        """Find the variable."""
         variables = by_name([*tf.compat.v1.global_variables(), *tf.compat.v1.local_variables()])
         if self.name not in variables:
             raise ConfigError(
@@ -77,18 +73,10 @@ class GraphVarParam(HyperParam):
                 f"tf.compat.v1.get_variable({self.name!r}, initializer=0.01, trainable=False)."
             )
         self._variable = variables[self.name]
-        with tf.name_scope("set_hyper_param/"):
-            self._new_value = tf.compat.v1.placeholder(self._variable.dtype.base_dtype, self._variable.shape)
-            assign = self._variable.assign(self._new_value, read_value=False)
-        self._assign = getattr(assign, "op", assign)
 
     def set_value(self, value: Any) -> None:
         """Assign to the variable, in the default session."""
-        sess = self._default_session()
-        if sess is not self._sess:
-            self._sess, self._set = sess, sess.make_callable(self._assign, feed_list=[self._new_value])
-        assert self._set is not None
-        self._set(value)
+        assign_values(self._default_session(), [(self._variable, value)])
 
     def get_value(self) -> Any:
         """Return the value of the variable in the default session: a number, or a list of them."""

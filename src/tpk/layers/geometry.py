@@ -159,9 +159,6 @@ class ConvolutionGeometry:
         """Return the spatial sizes of the outputs of the transposed convolution for inputs of these sizes."""
         outputs: list[Any] = []
         for size, window, stride in zip(sizes, self.window, self.strides, strict=True):
-            overhang = max(window - stride, 0)
-            if size is None:
-                outputs.append(None)
-            else:
-                outputs.append(size * stride if self.padding == "SAME" else size * stride + overhang)
+            same = None if size is None else size * stride
+            outputs.append(same if same is None or self.padding == "SAME" else same + max(window - stride, 0))
         return outputs

@@ -429,9 +429,9 @@ class TrainingFlag:
             return cls(tower is not None and tower.is_training)
         if isinstance(training, np.bool_ | Integral) and training in (0, 1):
             return cls(bool(training))
-        is_variable = isinstance(training, tf.Variable)
-        if (is_variable or tf.is_tensor(training)) and _is_scalar_bool(training):
-            static = None if is_variable else tf.get_static_value(training)
+        is_bool = tf.is_tensor(training) and training.dtype.base_dtype == tf.bool
+        if is_bool and training.shape.rank in (0, None):
+            static = None if isinstance(training, tf.Variable) else tf.get_static_value(training)
             return cls(None if static is None else bool(static), training)
         raise layer.error(
             "training",
@@ -445,7 +445,3 @@ class TrainingFlag:
         if self.static is None:
             return tf.cond(self.tensor, in_training, in_inference)
         return in_training() if self.static else in_inference()
-
-
-def _is_scalar_bool(tensor: Any) -> bool:
-    return bool(tensor.dtype.base_dtype == tf.bool and tensor.shape.rank in (0, None))

@@ -221,21 +221,17 @@ def _check_outputs(predictor: OnlinePredictor) -> None:
     if not predictor.input_specs:
         raise ConfigError(f"requests cannot be batched: {predictor!r} has no inputs.")
     for name, tensor in zip(predictor.output_names, predictor.outputs, strict=True):
-        if not _has_batches(tensor.shape):
-            raise ConfigError(
-                f"requests cannot be batched: the output {name!r} has shape {tensor.shape}, so it does not have one "
-                "row for each datapoint. Choose other outputs."
-            )
+        _check_has_batches(f"output {name!r}", tensor.shape, "so it does not have a row for each datapoint")
 
 
 def _without_batch(spec: Any) -> Any:
-    if not _has_batches(spec.shape):
-        raise ConfigError(
-            f"requests cannot be batched: the input {spec.name!r} has shape {spec.shape}. The first dimension of each "
-            "input must be the batch dimension, of unknown size (None)."
-        )
+    _check_has_batches(f"input {spec.name!r}", spec.shape, "so it does not take batches of any size")
     return tf.TensorSpec(spec.shape[1:] if spec.shape.rank else None, spec.dtype)
 
 
-def _has_batches(shape: Any) -> bool:
-    return shape.rank is None or (shape.rank > 0 and tf.compat.dimension_value(shape[0]) is None)
+def _check_has_batches(what: str, shape: Any, consequence: str) -> None:
+    if shape.rank is not None and (shape.rank == 0 or tf.compat.dimension_value(shape[0]) is not None):
+        raise ConfigError(
+            f"requests cannot be batched: the {what} has shape {shape}, {consequence}. The first dimension must be the "
+            "batch dimension, of unknown size (None)."
+        )

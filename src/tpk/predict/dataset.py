@@ -36,7 +36,6 @@ class DatasetPredictor(ClosesOnExit):
         if not isinstance(config, PredictConfig):
             raise ConfigError(f"{type(self).__name__} takes a PredictConfig, not {config!r}.")
         check_iterable(dataflow, type(self).__name__)
-        self.config = config
         self.dataflow = dataflow
         self._is_ready = False
 

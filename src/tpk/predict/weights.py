@@ -16,9 +16,12 @@ from tpk.checkpoint.stored_values import StoredValues, ValueSpec
 from tpk.errors import CheckpointError
 from tpk.graph.optimizers.weight_averages import AVERAGE_NAME
 from tpk.graph.random import COUNTERS
+from tpk.graph.scopes import backup_collection, restore_collection
 from tpk.graph.variables import by_name, saveable_variables, variable_name
 from tpk.session.creator import SessionCreator
 from tpk.text import format_count, nearest, some
+
+_GLOBAL = tf.compat.v1.GraphKeys.GLOBAL_VARIABLES
 
 
 class AveragedWeights(RestoreByName):
@@ -89,7 +92,7 @@ class InitialValues(SessionInit):
 
     def run(self, sess: Any) -> None:
         """Run the initializers."""
-        variables = by_name(sess.graph.get_collection(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES))
+        variables = by_name(sess.graph.get_collection(_GLOBAL))
         names = list(variables) if self._names is None else self._names
         for name in names:
             if name not in variables:
@@ -108,26 +111,20 @@ def create_restored_session(graph: Any, creator: SessionCreator, weights: Any) -
     Raises:
         CheckpointError: if a value does not fit, or is missing; the message names the variables.
     """
-    with graph.as_default(), _without_global_variables(graph):
-        sess = creator.create_session(graph)
+    with graph.as_default():
+        kept = backup_collection([_GLOBAL])
+        # Keep the creator from initializing weights, so that those without a stored value are found later.
+        restore_collection({_GLOBAL: ()})
+        try:
+            sess = creator.create_session(graph)
+        finally:
+            restore_collection(kept)
     try:
         restore_weights(sess, weights)
     except BaseException:
         sess.close()
         raise
     return sess
-
-
-@contextmanager
-def _without_global_variables(graph: Any) -> Iterator[None]:
-    """Keep the session creator from initializing weights, so that those without a stored value are found later."""
-    collection = graph.get_collection_ref(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES)
-    variables = list(collection)
-    collection.clear()
-    try:
-        yield
-    finally:
-        collection[:] = variables
 
 
 def restore_weights(sess: Any, weights: Any) -> None:

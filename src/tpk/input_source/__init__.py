@@ -11,6 +11,9 @@
 
 `remap_input_source` makes a source provide only some of a model's inputs. `InputSource` is the base class of your own
 sources.
+
+A datapoint goes from a dataflow (`stream`) through checks (`datapoint`) and a thread (`threads`, `queue`) into the
+graph, whose towers take it; `docs/design/walks.md` follows it from a worker process to a tower.
 """
 
 import lazy_loader

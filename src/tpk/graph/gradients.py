@@ -166,12 +166,12 @@ def values_of(gradient: Any) -> Any:
 
 
 def map_values(gradient: Any, func: Callable[[Any], Any]) -> Any:
-    """Return a gradient, which may be sparse, with `func` applied to its values.
+    """Return a gradient, which may be sparse or missing, with `func` applied to its values.
 
     Args:
-        gradient: a tensor, or a `tf.IndexedSlices`.
+        gradient: a tensor, a `tf.IndexedSlices`, or None.
         func: works element by element, and maps 0 to 0.
     """
     if isinstance(gradient, tf.IndexedSlices):
         return tf.IndexedSlices(func(gradient.values), gradient.indices, gradient.dense_shape)
-    return func(gradient)
+    return None if gradient is None else func(gradient)

@@ -158,8 +158,7 @@ def shuffle(value: Any, seed: int | None = None, name: Any = None) -> Any:
     with tf.name_scope(name or "shuffle") as scope:
         value = tf.convert_to_tensor(value)
         # The full range, so that two are hardly ever equal.
-        bounds = {"minval": tf.int64.min, "maxval": tf.int64.max}
-        bounds = {key: tf.constant(bound, tf.int64) for key, bound in bounds.items()}
+        bounds = {"minval": tf.constant(tf.int64.min, tf.int64), "maxval": tf.constant(tf.int64.max, tf.int64)}
         drawn = _draw(tf.raw_ops.StatelessRandomUniformIntV2, scope, seed, tf.shape(value)[:1], **bounds)
         shuffled = tf.gather(value, tf.argsort(drawn), name=scope)
         shuffled.set_shape(value.shape)

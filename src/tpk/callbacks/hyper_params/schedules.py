@@ -197,12 +197,11 @@ class StepSchedule(Schedule):
     """
 
     points: Sequence[tuple[float, float]] = attrs.field(converter=_as_points)
-    interp: str | Callable[[float], float] | None = attrs.field(default=None)
+    interp: str | Callable[[float], float] | None = None
 
-    @interp.validator
-    def _check_interp(self, attribute: Any, value: Any) -> None:
-        if value not in (None, "linear") and not callable(value):
-            raise ConfigError(f"interp must be None, 'linear' or a function, not {value!r}")
+    def __attrs_post_init__(self) -> None:
+        if self.interp not in (None, "linear") and not callable(self.interp):
+            raise ConfigError(f"interp must be None, 'linear' or a function, not {self.interp!r}")
 
     @property
     def length(self) -> float:  # type: ignore[override]
@@ -221,7 +220,16 @@ class StepSchedule(Schedule):
 
 
 @attrs.frozen
-class LinearSchedule(Schedule):
+class _StartToEnd(Schedule):
+    """The base of schedules that go from a first number to a last one."""
+
+    start: float = attrs.field(validator=_check_number)
+    end: float = attrs.field(validator=_check_number)
+    length: float = attrs.field(validator=_check_positive)
+
+
+@attrs.frozen
+class LinearSchedule(_StartToEnd):
     """A line: ``start + (end - start) * position / length``, then `end`.
 
     With `start` equal to `end`, it is a constant of a given length.
@@ -240,17 +248,13 @@ class LinearSchedule(Schedule):
         ```
     """
 
-    start: float = attrs.field(validator=_check_number)
-    end: float = attrs.field(validator=_check_number)
-    length: float = attrs.field(validator=_check_positive)
-
     def __call__(self, position: float) -> float:
         """Return the number at `position`."""
         return _between(self.start, self.end, _part(position, self.length))
 
 
 @attrs.frozen
-class CosineSchedule(Schedule):
+class CosineSchedule(_StartToEnd):
     """Half a cosine: ``end + (start - end) * (1 + cos(pi * position / length)) / 2``, then `end`.
 
     Loshchilov and Hutter, "SGDR", 2016 (https://arxiv.org/abs/1608.03983), equation 5, without restarts. Like Keras's
@@ -270,17 +274,13 @@ class CosineSchedule(Schedule):
         ```
     """
 
-    start: float = attrs.field(validator=_check_number)
-    end: float = attrs.field(validator=_check_number)
-    length: float = attrs.field(validator=_check_positive)
-
     def __call__(self, position: float) -> float:
         """Return the number at `position`."""
         return _between(self.start, self.end, (1 - math.cos(math.pi * _part(position, self.length))) / 2)
 
 
 @attrs.frozen
-class PolynomialSchedule(Schedule):
+class PolynomialSchedule(_StartToEnd):
     """A power: ``end + (start - end) * (1 - position / length) ** power``, then `end`.
 
     Like `tf.compat.v1.train.polynomial_decay`, and Keras's `PolynomialDecay`.
@@ -300,9 +300,6 @@ class PolynomialSchedule(Schedule):
         ```
     """
 
-    start: float = attrs.field(validator=_check_number)
-    end: float = attrs.field(validator=_check_number)
-    length: float = attrs.field(validator=_check_positive)
     power: float = attrs.field(validator=_check_positive)
 
     def __call__(self, position: float) -> float:

@@ -8,6 +8,7 @@ replicas are treated alike.
 from __future__ import annotations
 
 import abc
+import functools
 import inspect
 import logging
 import sys
@@ -284,15 +285,13 @@ class ScaleGradient(GradientProcessor):
             pattern.warn_unless_any(var for _, var in grads_and_vars)
         processed = []
         for grad, var in grads_and_vars:
-            multiplier = self._multiplier(var)
+            multiplier = next((number for pattern, number in self._multipliers if pattern.matches(var)), 1.0)
             if multiplier != 1 and self._verbose:
                 logger.info("the gradient of %s is multiplied by %g", variable_name(var), multiplier)
             if multiplier != 0:
-                processed.append((_multiply(grad, multiplier), var))
+                scaled = grad if multiplier == 1 else map_values(grad, functools.partial(tf.multiply, y=multiplier))
+                processed.append((scaled, var))
         return processed
-
-    def _multiplier(self, var: Any) -> float:
-        return next((multiplier for pattern, multiplier in self._multipliers if pattern.matches(var)), 1.0)
 
 
 def apply_grad_processors(optimizer: Any, processors: Sequence[GradientProcessor]) -> ProxyOptimizer:
@@ -342,12 +341,8 @@ def _check_numerics(grad: Any, var: Any) -> Any:
     return map_values(grad, lambda values: tf.debugging.check_numerics(values, message))
 
 
-def _multiply(grad: Any, multiplier: float) -> Any:
-    return grad if grad is None or multiplier == 1 else map_values(grad, lambda values: values * multiplier)
-
-
 def _cast(grad: Any, dtype: Any) -> Any:
-    return grad if grad is None else map_values(grad, lambda values: tf.cast(values, dtype))
+    return map_values(grad, lambda values: tf.cast(values, dtype))
 
 
 def _add_duplicate_rows(grad: Any) -> Any:

@@ -101,7 +101,7 @@ class DynamicLossScaleOptimizer(GatedOptimizer):
                 inverse = 1.0 / scale
         pairs = super().compute_gradients(scaled, *args, **kwargs)
         with tf.name_scope(self.get_name()):
-            return [(None if grad is None else multiply(grad, inverse), var) for grad, var in pairs]
+            return [(multiply(grad, inverse), var) for grad, var in pairs]
 
     def _update_shared(self, finite: Any) -> Any:
         # The inverse of the scale is a normal number, at most 1: a gradient is finite if and only if the scaled one is.

@@ -14,6 +14,7 @@ FLOORS = {
     "checks": 0,
     "durable_files": 0,
     "hang_watcher": 0,
+    "other_libraries": 0,
     "text": 0,
     "dataflow": 1,
     "graph": 2,
@@ -33,13 +34,13 @@ FLOORS = {
 }
 """The floor of each room. Rooms on one floor do not import each other; all may import the modules of `GROUND`."""
 
-GROUND = {"errors", "checks", "durable_files", "hang_watcher", "text"}
+GROUND = {"errors", "checks", "durable_files", "hang_watcher", "other_libraries", "text"}
 """Small modules that every room may import: errors, and what needs nothing else of tpk."""
 
 PAGES = {"cli": "../reference/command-line.md"}
 """The pages of rooms that have no page of names."""
 
-WITHOUT_PAGE = {"tf_internals", "checks", "durable_files", "hang_watcher", "text"}
+WITHOUT_PAGE = {"tf_internals", "checks", "durable_files", "hang_watcher", "other_libraries", "text"}
 """Rooms without anything public."""
 
 

@@ -42,10 +42,11 @@ def __getattr__(name: str) -> Any:
                 value = getattr(room, name)
                 globals()[name] = value  # found directly from now on
                 return value
+    from tpk.other_libraries import instead_of
     from tpk.plugin.builtins import PACKAGES, where_to_find
 
     hint = f". {where_to_find(name)} Write `from {PACKAGES[name]} import {name}`." if name in PACKAGES else ""
-    raise AttributeError(f"module 'tpk' has no attribute {name!r}{hint}")
+    raise AttributeError(instead_of(name) or f"module 'tpk' has no attribute {name!r}{hint}")
 
 
 def __dir__() -> list[str]:

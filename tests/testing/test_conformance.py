@@ -431,7 +431,7 @@ class KeepsSession(tpk.SingleCostTrainer):
 
 class Again(tpk.SingleCostTrainer):
     def train(self, **options):
-        if self.sess is None:
+        if not self.phases.has("train"):
             super().train(**options)
 
 
@@ -466,7 +466,7 @@ TRAINERS = [
     ("stops", GoesOn, "12 steps"),
     ("fails", Swallows, "ends without it"),
     ("closes-all", Leaves, "the thread 'left behind'"),
-    ("closes-all", KeepsSession, "found: an open one"),
+    ("closes-all", KeepsSession, "found: the open <tensorflow.*Session"),
     ("trains-once", Again, "found: none"),
     ("trains-in-phases", InTrain, "learning_rate:0 is"),
     ("resumes", Skips, "(w|table):0 is array"),

@@ -117,6 +117,104 @@ def a_number_as_train_op():
     train_op(lambda trainer: 3)
 
 
+class Counting(tpk.Trainer):
+    def __init__(self):
+        super().__init__()
+        with self.graph.as_default():
+            self.counter = v1.get_variable("counter", initializer=0)
+            self.train_op = self.counter.assign_add(1)
+
+
+@mistake(
+    tpk.HookError, "EarlyStopping has hooks of another framework", "on_train_begin is 'before_train'", "on_epoch_end"
+)
+def a_callback_of_keras():
+    launch(callbacks=[tf.keras.callbacks.EarlyStopping(patience=3)])
+
+
+@mistake(
+    tpk.UnknownPluginError, "'ModelCheckpoint' is a name of another library", "'ModelSaver' for the last checkpoints"
+)
+def the_name_of_a_callback_of_keras():
+    launch(callbacks=["ModelCheckpoint"])
+
+
+@mistake(AttributeError, "'ModelCheckpoint' is a name of another library", "tpk.MinSaver('validation_cost')")
+def a_callback_of_keras_as_attribute():
+    _ = tpk.ModelCheckpoint
+
+
+@mistake(AttributeError, "no attribute 'phases'", "call super().__init__() first, in Forgetful.__init__")
+def no_super_init():
+    class Forgetful(tpk.Trainer):
+        def __init__(self):
+            self.times = 3
+
+        def run_step(self):
+            pass
+
+    Forgetful().train(steps_per_epoch=1, max_epoch=1)
+
+
+@mistake(AttributeError, "no attribute 'graph'", "call super().__init__() first, in Early.__init__")
+def super_init_too_late():
+    class Early(tpk.Trainer):
+        def __init__(self):
+            with self.graph.as_default():
+                super().__init__()
+
+    Early()
+
+
+@mistake(AttributeError, "'Forgetful' object has no attribute", "call super().__init__() first, in Forgetful.__init__")
+def no_super_init_of_a_launched_trainer():
+    launch(type("Forgetful", (tpk.SimpleTrainer,), {"__init__": lambda self: None})())
+
+
+@mistake(tpk.TrainerStateError, "Counting has a session only while it trains", "Use it in run_step(), or in a hook")
+def a_session_before_the_training():
+    trainer = Counting()
+    trainer.sess.run(trainer.counter)
+
+
+@mistake(tpk.TrainerStateError, "Counting has a session only while it trains", "tpk.CheckpointReader(path)")
+def a_session_after_the_training():
+    trainer = Counting()
+    trainer.train(steps_per_epoch=1, max_epoch=1)
+    trainer.sess.run(trainer.counter)
+
+
+@mistake(AttributeError, "no attribute 'hooked_sess'", "Use it in run_step(), or in a hook from before_train on")
+def a_hooked_session_before_the_training():
+    trainer = Counting()
+    trainer.hooked_sess.run(trainer.counter)
+
+
+@mistake(AttributeError, "'Counting' object has no attribute 'trian_op'")
+def an_attribute_that_does_not_exist():
+    _ = Counting().trian_op
+
+
+@mistake(AttributeError, "no attribute 'fit'", "tpk.launch_train_with_config(config, trainer)")
+def fit():
+    tpk.SimpleTrainer().fit(config())
+
+
+@mistake(AttributeError, "no attribute 'validate'", "call tpk.evaluate(model, data")
+def validate():
+    tpk.SimpleTrainer().validate(batches())
+
+
+@mistake(AttributeError, "no attribute 'test'", "call tpk.evaluate(model, data")
+def run_the_test_of_a_trainer():
+    tpk.SimpleTrainer().test(batches())
+
+
+@mistake(AttributeError, "no attribute 'predict'", "tpk.OfflinePredictor(tpk.PredictConfig(")
+def predict_of_a_trainer():
+    tpk.SimpleTrainer().predict(INPUTS)
+
+
 @mistake(tpk.InputError, "FeedInput: there is no data", "list has no datapoint")
 def no_data():
     launch(dataflow=[], steps_per_epoch=None)

@@ -32,7 +32,7 @@ class Recorder(tpk.Callback):
         self.log.append((hook, self.epoch_num, self.local_step, self.global_step))
 
     def setup_graph(self, trainer):
-        self.log.append(("setup_graph", trainer.sess))
+        self.log.append(("setup_graph", trainer.is_chief))
 
     def before_train(self, trainer):
         self._note("before_train")
@@ -62,7 +62,7 @@ class Recorder(tpk.Callback):
 def test_hooks_and_counters_are_as_the_docstring_of_the_loop_draws_them():
     log = []
     Counting().train(callbacks=[Recorder(log)], steps_per_epoch=2, max_epoch=4, starting_epoch=3)
-    expected = [("setup_graph", None), ("before_train", 2, -1, 0)]
+    expected = [("setup_graph", True), ("before_train", 2, -1, 0)]
     for epoch, done in ((3, 0), (4, 2)):
         expected.append(("before_epoch", epoch, -1, done))
         for step in (0, 1):
@@ -138,12 +138,17 @@ class Ending(tpk.Callback):
         self.session_is_open = not trainer.sess._closed
 
 
+def check_closed(trainer):
+    with pytest.raises(tpk.TrainerStateError, match="this Counting has a session only while it trains"):
+        _ = trainer.sess
+
+
 def test_stop_training_ends_in_good_order(caplog):
     caplog.set_level(logging.INFO, logger="tpk")
     trainer, ending = Counting(), Ending()
     trainer.train(callbacks=[Raise(tpk.StopTraining("enough")), ending], steps_per_epoch=2, max_epoch=9)
     assert (ending.steps, ending.failure, ending.session_is_open) == (3, None, True)
-    assert trainer.sess._closed
+    check_closed(trainer)
     assert "training ended in epoch 2, after 1 of its 2 steps (3 in all): enough" in caplog.messages
 
 
@@ -222,7 +227,7 @@ def test_an_error_is_raised_again_after_everybody_has_cleaned_up(error, level, m
         trainer.train(callbacks=[ending, Raise(error)], steps_per_epoch=2, max_epoch=9)
     assert raised.value is error
     assert (ending.failure, ending.steps, ending.session_is_open) == (error, 3, True)
-    assert trainer.sess._closed
+    check_closed(trainer)
     assert error.__notes__ == ["in callback 'Raise', hook 'trigger_step'"]
     assert [record.levelname for record in caplog.records if record.message.startswith(message)] == [level]
 
@@ -285,7 +290,7 @@ def test_one_failing_after_train_does_not_rob_the_others():
     with pytest.raises(OSError, match="disk full"):
         trainer.train(callbacks=[Broken(), ending], steps_per_epoch=1, max_epoch=1)
     assert ending.steps == 1
-    assert trainer.sess._closed
+    check_closed(trainer)
 
 
 def test_a_failing_after_train_does_not_hide_the_error_of_the_training():

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
 import inspect
+import operator
+import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +16,8 @@ import tensorflow as tf
 import tpk
 from tpk.errors import UnknownOptionError, UnknownPluginError
 from tpk.graph import devices as devices_module
+from tpk.other_libraries import METHODS, NAMES, OPTIONS
+from tpk.plugin.builtins import BUILTINS
 from tpk.plugin.catalog import GROUPS
 from tpk.train.run_file.toml import loads
 
@@ -103,8 +109,7 @@ def test_predict_tower_and_var_strategy_are_explained():
         ("save_top_k", r"takes no save_top_k=: add tpk.MinSaver\('validation_cost', keep=3\) to callbacks"),
         ("ckpt_path", "takes no ckpt_path=: write session_init for weights, or run_dir and resume='auto'"),
         ("devices", r"takes no devices=: give it to the trainer, as in tpk.launch_train_with_config\("),
-        ("precision", r"takes no precision=: .* as in tpk.use\('replicated', devices=2, precision='bfloat16'\)"),
-        ("xla", r"takes no xla=: .* as in tpk.use\('replicated', devices=2, xla=True\)"),
+        ("precision", r"takes no precision=: give it to the trainer, as in .*devices=2, precision='bfloat16'\)\)"),
     ],
 )
 def test_a_config_and_the_launch_tell_what_to_write(name, message):
@@ -113,6 +118,62 @@ def test_a_config_and_the_launch_tell_what_to_write(name, message):
     config = tpk.TrainConfig(model=Linear(), dataflow=[[1.0]])
     with pytest.raises(UnknownOptionError, match=rf"launch_train_with_config\(\) {message}"):
         tpk.launch_train_with_config(config, "SimpleTrainer", **{name: 1})
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        # Keras
+        "x y batch_size epochs verbose validation_split validation_data shuffle class_weight sample_weight "
+        "initial_epoch validation_steps validation_freq workers optimizer loss metrics steps_per_execution jit_compile",
+        # Lightning
+        "accelerator strategy devices precision logger fast_dev_run max_epochs max_steps max_time limit_train_batches "
+        "limit_val_batches val_check_interval check_val_every_n_epoch enable_checkpointing enable_progress_bar "
+        "accumulate_grad_batches gradient_clip_val profiler detect_anomaly sync_batchnorm default_root_dir ckpt_path",
+        # Callbacks of both, Estimator, transformers
+        "monitor save_best_only save_top_k patience model_dir input_fn hooks train_steps save_checkpoints_steps "
+        "keep_checkpoint_max tf_random_seed learning_rate output_dir num_train_epochs eval_steps save_steps "
+        "save_total_limit load_best_model_at_end gradient_accumulation_steps max_grad_norm",
+    ],
+)
+def test_options_of_other_libraries_are_explained(names):
+    for name in names.split():
+        with pytest.raises(UnknownOptionError, match=rf"TrainConfig\(\) takes no {name}=: \w"):
+            tpk.TrainConfig(model=Linear(), dataflow=[], **{name: 1})
+
+
+def test_callbacks_monitor_a_statistic_as_those_of_other_libraries():
+    assert repr(tpk.EarlyStopping(monitor="cost", patience=3)) == repr(tpk.EarlyStopping("cost", 3))
+    for kind in (tpk.MinSaver, tpk.MaxSaver):
+        assert tpk.plugin.description.options_of(kind(monitor="cost", save_top_k=2))["keep"] == 2
+
+
+@pytest.mark.parametrize("text", [*OPTIONS.values(), *NAMES.values(), *METHODS.values()])
+def test_what_is_named_instead_exists(text):
+    plugins = {name for names in BUILTINS.values() for name in names}
+    for name in re.findall(r"tpk\.(\w[\w.]*\w)", text):
+        assert operator.attrgetter(name)(tpk)
+    assert [name for name in re.findall(r"'([A-Z]\w+)'", text) if name not in plugins] == []
+    assert all(
+        inspect.signature(tpk.TrainConfig).parameters[name] for name in re.findall(r"write (?!tpk)(\w+)[,.=]", text)
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["FeedfreeTrainerBase", "MultiGPUTrainerBase", "SimpleFeedfreeTrainer", "SingleCostFeedfreeTrainer"]
+)
+def test_base_trainers_of_tensorpack_are_explained(name):
+    with pytest.raises(
+        AttributeError, match=rf"'{name}' is a .*: write tpk.* tpk-tensorpack has it, in tpk_tensorpack"
+    ):
+        getattr(tpk, name)
+
+
+def test_importing_all_names_leaves_the_standard_modules_alone():
+    assert set(tpk.__all__) & {*sys.stdlib_module_names, *dir(builtins)} == set()
+    for room in tpk._ROOMS:
+        assert set(getattr(tpk, room).__all__) & {*sys.stdlib_module_names, *dir(builtins)} == set()
+    assert tpk.graph.random.normal
 
 
 def test_the_launch_tells_that_an_option_belongs_to_the_config():

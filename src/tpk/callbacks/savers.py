@@ -21,6 +21,7 @@ from tpk.errors import CheckpointError
 from tpk.graph.variables import saveable_variables
 from tpk.plugin import Callback, hookimpl
 from tpk.plugin.callback import in_run_dir
+from tpk.plugin.creation import also_spelled
 
 logger = logging.getLogger(__name__)
 
@@ -131,6 +132,7 @@ class ModelSaver(TimedCallback):
         self.series.retention.load_state_dict(state, names)
 
 
+@also_spelled({"monitor": "monitor_stat", "save_top_k": "keep"})
 class MinSaver(StatisticFollower, Callback):
     """Saves the variables when a statistic has reached a new minimum, or is among the `keep` smallest values.
 

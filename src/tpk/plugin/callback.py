@@ -39,6 +39,13 @@ class Plugin(RecordsOptions):
     kind: ClassVar[str]
     plugin_name: str = ""
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of the plugin for a checkpoint, as plain data, without variables and other plugins."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state_dict` returned."""
+
 
 class Callback(Plugin):
     """The base class of callbacks, which save, report, evaluate, or stop the training run.
@@ -297,13 +304,6 @@ class Callback(Plugin):
     @_flexible
     def trigger(self, trainer: tpk.Trainer) -> None:
         """Called at the end of each epoch, or when `PeriodicTrigger` decides. It may leave out the trainer."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state of the callback for a checkpoint, as plain data."""
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state_dict` returned."""
 
     @property
     def epoch_num(self) -> int:

@@ -16,6 +16,7 @@ import attrs
 
 from tpk import __version__
 from tpk.errors import PluginError, PluginImportError, UnknownPluginError
+from tpk.other_libraries import instead_of
 from tpk.plugin.builtins import BUILTINS, where_to_find
 from tpk.plugin.callback import Callback
 from tpk.plugin.creation import Ref, Use, create
@@ -258,7 +259,7 @@ def use_catalog(catalog: Catalog) -> Iterator[Catalog]:
 def unknown_plugin(kinds: Sequence[str], name: str, known: Sequence[CatalogEntry]) -> UnknownPluginError:
     """Return the error for a name that no plugin of some kinds (of any kind if empty) has."""
     namesakes = [entry for entry in known if entry.name == name]
-    if not namesakes and (advice := where_to_find(name)):
+    if not namesakes and (advice := where_to_find(name) or instead_of(name)):
         return UnknownPluginError(advice)
     names = sorted({entry.name for entry in known if not kinds or entry.kind in kinds})
     also = "".join(f" There is a {entry.kind} of that name." for entry in namesakes)

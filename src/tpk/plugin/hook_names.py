@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -42,9 +42,10 @@ def check_names(plugin: object, hooks: Iterable[str] = HOOK_ARGUMENTS) -> None:
     namespaces = namespaces_of(plugin)
     # If both `trigger_epoch` and `_trigger_epoch` are defined, the latter is a part of the former.
     parts = {f"_{name}" for names in namespaces for name in names if f"_{name}" in names}
-    for namespace in namespaces:
-        if str(namespace.get("__module__", "")).startswith("tpk."):  # tpk calls its own methods.
-            continue
+    # tpk calls its own methods.
+    theirs = [names for names in namespaces if not str(names.get("__module__", "")).startswith("tpk.")]
+    _check_frameworks(plugin, {name for names in theirs for name, value in names.items() if callable(value)} - hooks)
+    for namespace in theirs:
         for name, value in namespace.items():
             if name in hooks:
                 _check_place(plugin, name, value)
@@ -129,13 +130,18 @@ def _check_place(plugin: object, name: str, value: object) -> None:
         )
 
 
+def _check_frameworks(plugin: object, names: Collection[str]) -> None:
+    """Raise a `HookError` that lists all hooks of other frameworks among these names, and tpk's hook for each."""
+    listed = ", ".join(f"{name} is {ours!r}" for name, ours in OF_OTHER_FRAMEWORKS.items() if name in names)
+    if listed:
+        remedy = "" if isinstance(plugin, Callback) else ". Derive a class from tpk.Callback, with these names"
+        raise HookError(f"{describe(plugin)} has hooks of another framework; in tpk, {listed}{remedy}")
+
+
 def _check_name(owner: str, name: str, value: object, overridable: Iterable[str]) -> None:
     is_marked = hasattr(value, "tpk_impl")
     if not is_marked and not isinstance(value, (FunctionType, staticmethod, classmethod)):
         return
-    if name in OF_OTHER_FRAMEWORKS:
-        hook = OF_OTHER_FRAMEWORKS[name]
-        raise HookError(f"{owner} defines {name}, a hook of other frameworks: tpk's hook is {hook!r}")
     # Above 0.88 are typos (`befor_run`, `after_training`), below it names that mean something else (`triggered`).
     cutoff = 0.6 if is_marked else 0.88
     nearest = difflib.get_close_matches(name.removeprefix("_").lower(), overridable, n=1, cutoff=cutoff)

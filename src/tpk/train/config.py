@@ -13,6 +13,7 @@ from tpk.checks import check_flags, check_one_of
 from tpk.dataflow.base import check_iterable
 from tpk.errors import ConfigError
 from tpk.input_source.base import InputSource
+from tpk.other_libraries import OPTIONS
 from tpk.plugin.creation import Use, also_spelled
 from tpk.plugin.run_settings import FOREVER
 from tpk.session.creator import as_session_creator
@@ -21,47 +22,6 @@ from tpk.train.model_desc import ModelDesc
 from tpk.train.run.directory import RESUME
 
 Plugins = Sequence[Any]
-
-TRAINER_OPTIONS = ("gpus", "devices", "nr_tower", "tower", "strategy", "precision", "xla")
-SPELLINGS: dict[str, str] = {
-    **dict.fromkeys(("epochs", "max_epochs", "num_epochs", "nr_epoch", "n_epochs"), "write max_epoch."),
-    **dict.fromkeys(("steps", "step_per_epoch", "num_steps", "max_steps"), "write steps_per_epoch and max_epoch."),
-    **dict.fromkeys(("dataset", "train_data", "inputs"), "write dataflow, or data for a tpk.InputSource."),
-    **dict.fromkeys(
-        ("validation_data", "val_data", "val_dataloaders", "eval_dataset", "eval_data"),
-        "add an evaluation to callbacks, as in tpk.InferenceRunner(validation, tpk.ScalarStats('cost')).",
-    ),
-    **dict.fromkeys(("log_dir", "logdir", "output_dir", "save_dir", "default_root_dir"), "write run_dir."),
-    **dict.fromkeys(
-        ("checkpoint_dir", "model_dir"),
-        "write run_dir, with 'ModelSaver' in callbacks to save checkpoints there, and resume='auto' to continue.",
-    ),
-    **dict.fromkeys(
-        ("save_top_k", "max_to_keep"),
-        "add tpk.MinSaver('validation_cost', keep=3) to callbacks for the best checkpoints, or "
-        "tpk.ModelSaver(max_to_keep=3) for the last ones.",
-    ),
-    **dict.fromkeys(
-        ("ckpt_path", "resume_from_checkpoint"),
-        "write session_init for weights, or run_dir and resume='auto' to continue a run.",
-    ),
-    **dict.fromkeys(("logger", "loggers"), "write extra_monitors, as in extra_monitors=['CSVWriter']."),
-    **dict.fromkeys(
-        TRAINER_OPTIONS,
-        "give it to the trainer, as in tpk.launch_train_with_config(config, tpk.use('replicated', devices=2)).",
-    ),
-    "precision": "give it to the trainer or strategy, as in tpk.use('replicated', devices=2, precision='bfloat16').",
-    "xla": "give it to the trainer or strategy, as in tpk.use('replicated', devices=2, xla=True).",
-    **dict.fromkeys(("optimizer", "lr", "learning_rate", "loss"), "the model defines it; see tpk.ModelDesc."),
-    **dict.fromkeys(("steps_per_execution", "steps_per_loop"), "write steps_per_run."),
-    **dict.fromkeys(("fast_dev_run", "debug"), "add 'DebugRun' to callbacks."),
-    "batch_size": "write dataflow=tpk.BatchData(flow, batch_size).",
-    "initial_epoch": "write starting_epoch, which counts from 1.",
-    "predict_tower": "choose the device of a predictor: trainer.get_predictor(inputs, outputs, device=1).",
-    "random_seed": "write seed.",
-    "trainer": "give it to the launcher, as in tpk.launch_train_with_config(config, 'SimpleTrainer').",
-}
-"""Names of options in other systems, and what to write in a `TrainConfig` instead."""
 
 
 def _count(name: str, minimum: int, default: int | None = None) -> Any:
@@ -137,7 +97,7 @@ def _check_path(config: TrainConfig, attribute: attrs.Attribute[Any], value: Any
         raise ConfigError(f"TrainConfig: {attribute.name} must be a path, not {value!r}")
 
 
-@also_spelled(**SPELLINGS)
+@also_spelled(**OPTIONS)
 @attrs.define(kw_only=True)
 class TrainConfig:
     """How a single-cost model is trained.

@@ -10,9 +10,10 @@ from typing import Any
 import attrs
 
 from tpk.errors import ConfigError, PluginError, without_frames
+from tpk.other_libraries import OPTIONS
 from tpk.plugin.catalog import get_catalog, unknown_plugin
 from tpk.plugin.creation import Use, also_spelled
-from tpk.train.config import SPELLINGS, TrainConfig
+from tpk.train.config import TrainConfig
 from tpk.train.run_file.write import run_data, run_file_text
 from tpk.train.tower_trainer import SingleCostTrainer, TowerTrainer
 from tpk.train.trainer import Trainer, default_callbacks
@@ -25,7 +26,7 @@ imported_for: ContextVar[str] = ContextVar("imported_for", default="")
 
 
 @also_spelled(
-    **{name: text for name, text in SPELLINGS.items() if name != "trainer"},
+    **{name: text for name, text in OPTIONS.items() if name != "trainer"},
     **{field.name: f"write tpk.TrainConfig({field.name}=...)." for field in attrs.fields(TrainConfig)},
 )
 def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer") -> TowerTrainer:

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any, NoReturn
 
+import tpk
 from tpk.errors import TrainerStateError
+from tpk.other_libraries import METHODS
+from tpk.tf_internals import is_closed
+
+_SET_BY_TRAIN = ("checkpoints", "hooked_sess", "step_hooks")
+"""Attributes of a trainer that do not exist before its training."""
 
 
 class Phases:
@@ -51,3 +58,28 @@ class Phases:
             failing.push(self.resources)
             yield
             failing.pop_all()
+
+
+def open_session(trainer: tpk.Trainer, sess: Any) -> Any:
+    """Return the session of a trainer.
+
+    Raises:
+        TrainerStateError: if it does not exist yet, or is closed.
+    """
+    if sess is None or is_closed(sess):
+        raise TrainerStateError(
+            f"this {type(trainer).__name__} has a session only while it trains. Use it in run_step(), or in a hook "
+            "from before_train to after_train. Later, read the values of variables with tpk.CheckpointReader(path)."
+        )
+    return sess
+
+
+def explain_missing(trainer: tpk.Trainer, name: str) -> NoReturn:
+    """Raise the error of using an attribute that a trainer does not have, or not yet."""
+    kind = type(trainer).__name__
+    advice = METHODS.get(name, "")
+    if "phases" not in vars(trainer):
+        advice = f"call super().__init__() first, in {kind}.__init__"
+    elif name in _SET_BY_TRAIN:
+        advice = "it exists from the start of the training on. Use it in run_step(), or in a hook from before_train on"
+    raise AttributeError(f"{kind!r} object has no attribute {name!r}{advice and f': {advice}'}")

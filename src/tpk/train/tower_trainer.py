@@ -228,7 +228,7 @@ class TowerTrainer(Trainer):
         name = "PredictTower" + "".join(filter(str.isalnum, place or ""))
         if name not in [tower.ns_name for tower in self.towers]:
             self.build_inference_tower(name, device=place)
-        return predictor_of(self.towers[name], input_names, output_names, lambda: self.sess)
+        return predictor_of(self.towers[name], input_names, output_names, lambda: self._sess)
 
     def get_predictors(
         self, input_names: Sequence[str], output_names: Sequence[str] | Mapping[str, str], n: int
@@ -287,7 +287,7 @@ class TowerTrainer(Trainer):
     @property
     def is_over(self) -> bool:
         """Whether the training is over: its session was closed."""
-        return self.sess is not None and is_closed(self.sess)
+        return self._sess is not None and is_closed(self._sess)
 
     def _check_not_over(self, what: str) -> None:
         if self.is_over:

@@ -20,7 +20,7 @@ from tpk.tower.handle import TowerHandles
 from tpk.train.agreement import check_agreement, make_checkpoints
 from tpk.train.checks import check_graph, check_steps_per_run, followed_statistics
 from tpk.train.loop import TrainLoop
-from tpk.train.phases import Phases
+from tpk.train.phases import Phases, explain_missing, open_session
 from tpk.train.reproducibility import check_determinism, reproducible
 from tpk.train.run.directory import default_run_dir
 from tpk.train.run.record import RunRecord
@@ -50,7 +50,7 @@ class Trainer(Plugin):
 
     A subclass either sets `train_op` or overrides `run_step`; the loop assumes nothing else. A trainer has a graph: the
     active one, or else a new one. It trains once. It is also a plugin: its methods that are marked with `tpk.hookimpl`
-    are called as hooks.
+    are called as hooks, and `state_dict` returns its own state.
 
     Constructing a trainer imports nothing, opens nothing, and contacts no other process. `train` does that in phases.
     A subclass may override them, and they can be called by hand. `setup` calls all of them but the last:
@@ -70,7 +70,6 @@ class Trainer(Plugin):
         run_dir: the directory of the run, or None.
         monitors: receive scalars, summaries and images; see `tpk.Monitors`. Set by `setup_callbacks`.
         checkpoints: takes the checkpoints that savers request. Set by `setup_callbacks`.
-        sess: the raw session; running it triggers no hook. Set by `initialize`.
         hooked_sess: the session whose `run` triggers the hooks of the step. Set by `initialize`.
 
     Example:
@@ -97,11 +96,19 @@ class Trainer(Plugin):
         self.input_source: InputSource | None = None
         self.run_dir: Path | None = None
         self.monitors = Monitors(self)
-        self.sess: Any = None
+        self._sess: Any = None
         self.registered_callbacks: list[Any] = []
         self.phases = Phases(self)
         self._strategy: Any = NullStrategy()
         self._resumption: Resumption | None = None
+
+    if not TYPE_CHECKING:  # For a type checker, every attribute would exist.
+        __getattr__ = explain_missing
+
+    @property
+    def sess(self) -> Any:
+        """The raw session, from `initialize` to the end of the training; running it triggers no hook."""
+        return open_session(self, self._sess)
 
     @property
     def train_ops(self) -> list[Any]:
@@ -116,13 +123,6 @@ class Trainer(Plugin):
                 "`with self.graph.as_default():`; or override run_step()."
             )
         self.hooked_sess.run(self.train_op)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the trainer's own state for a checkpoint, as plain data, without variables and callbacks."""
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state_dict` returned."""
 
     @property
     def options(self) -> dict[str, Any]:
@@ -368,7 +368,7 @@ class Trainer(Plugin):
             check_agreement(self)
             initial = session_init if self.is_chief and self._resumption is None else None
             session = self.strategy.open_session(session_creator, self.graph, initial)
-            self.sess = self.phases.resources.enter_context(session)
+            self._sess = self.phases.resources.enter_context(session)
             self.graph.finalize()
             self.loop.progress.global_step = counter.completed(self.sess)
             self.step_hooks = self.hooks.compile_step()

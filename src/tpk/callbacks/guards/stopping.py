@@ -14,8 +14,10 @@ from tpk.callbacks.statistics.followed import Statistic, StatisticFollower
 from tpk.checks import check_at_least, check_mode, check_not_negative
 from tpk.errors import ConfigError, StopTraining
 from tpk.plugin import Callback, hookimpl
+from tpk.plugin.creation import also_spelled
 
 
+@also_spelled({"monitor": "monitor_stat"})
 class EarlyStopping(StatisticFollower, Callback):
     """Stops training when a statistic stops improving.
 

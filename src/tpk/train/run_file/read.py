@@ -14,11 +14,12 @@ import tensorflow as tf
 from google.protobuf import json_format
 
 from tpk.errors import ConfigError, TpkError
+from tpk.other_libraries import OPTIONS, TRAINER_OPTIONS
 from tpk.plugin.catalog import get_catalog
 from tpk.plugin.creation import Ref, Use, check_options
 from tpk.plugin.description import REF, USE
 from tpk.text import nearest
-from tpk.train.config import SPELLINGS, TRAINER_OPTIONS, TrainConfig
+from tpk.train.config import TrainConfig
 from tpk.train.launch import imported_for, strategy_of
 from tpk.train.run_file.overrides import apply_override
 from tpk.train.run_file.toml import loads
@@ -27,7 +28,7 @@ from tpk.train.run_file.write import OBJECTS, PLUGINS, not_written
 _TRAINER, _PYTHONPATH = "trainer", "pythonpath"
 _KEYS = (_TRAINER, _PYTHONPATH, *(field.name for field in attrs.fields(TrainConfig)))
 _SPELLINGS = {
-    **SPELLINGS,
+    **OPTIONS,
     **dict.fromkeys(
         TRAINER_OPTIONS,
         'write trainer = "replicated", or with options trainer = {use = "replicated", devices = 2}.',

@@ -86,7 +86,8 @@ class TowerTrainer(Trainer, tpk.TowerTrainer):
             vs_name = None if training is None else training.vs_name
             self.build_inference_tower(name, device=self._device_of_predictor(device), vs_name=vs_name)
         tower = self.towers[name]
-        predictor = OnlinePredictor(tower.get_tensors(input_names), tower.get_tensors(output_names), sess=self.sess)
+        sess = self.sess if self.phases.has("initialize") else None
+        predictor = OnlinePredictor(tower.get_tensors(input_names), tower.get_tensors(output_names), sess=sess)
         self._predictors.append(predictor)
         return predictor
 

@@ -7,8 +7,13 @@ expected, and what to do about it.
 
 from __future__ import annotations
 
+import functools
+import os
 import re
 import signal
+from collections.abc import Callable
+from types import TracebackType
+from typing import ParamSpec, TypeVar
 
 __all__ = [
     "CheckpointError",
@@ -31,6 +36,10 @@ __all__ = [
     "UnknownPluginError",
     "UnknownScalarError",
 ]
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class TpkError(Exception):
@@ -261,9 +270,55 @@ def interruption(message: str) -> KeyboardInterrupt:
     return error
 
 
-def without_frames(error: KeyboardInterrupt) -> KeyboardInterrupt:
-    """Return the error without its traceback if it has a message, which the frames of tpk would hide."""
-    return error.with_traceback(None) if error.args else error
+def short_tracebacks(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a function by which errors leave tpk, so that their tracebacks are short; see `shorten`."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **options: P.kwargs) -> R:
+        try:
+            return function(*args, **options)
+        except (TpkError, KeyboardInterrupt) as error:
+            shorten(error)
+            raise error
+
+    return call
+
+
+def shorten(error: BaseException) -> None:
+    """Leave out frames that would hide the message of a `TpkError`, or of a `KeyboardInterrupt` that has one.
+
+    These are the frames of tpk and of the libraries through which it calls the user's code, also in causes that are
+    `TpkError`s. In any other error, each frame may be the one to look at. With ``TPK_TRACEBACK=1``, all are kept.
+    """
+    if keeps_tracebacks():
+        return
+    seen: set[int] = set()
+    each: BaseException | None = error
+    while each is not None and id(each) not in seen:
+        seen.add(id(each))
+        if isinstance(each, TpkError) or (isinstance(each, KeyboardInterrupt) and each.args):
+            each.__traceback__ = _without_hidden(each.__traceback__)
+        each = each.__cause__ or each.__context__
+
+
+def keeps_tracebacks() -> bool:
+    """Return whether ``TPK_TRACEBACK`` asks for tracebacks with all frames."""
+    return os.environ.get("TPK_TRACEBACK", "") not in ("", "0")
+
+
+_HIDDEN = ("tpk", "click", "contextlib", "importlib", "pluggy", "tensorflow")
+"""The packages whose frames are left out."""
+
+
+def _without_hidden(frames: TracebackType | None) -> TracebackType | None:
+    kept = []
+    while frames is not None:
+        if str(frames.tb_frame.f_globals.get("__name__")).partition(".")[0] not in _HIDDEN:
+            kept.append(frames)
+        frames = frames.tb_next
+    for each in reversed(kept):
+        frames = TracebackType(frames, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    return frames
 
 
 _ABOUT_AN_OP = re.compile(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import sys
+import traceback
 from collections.abc import Sequence
 
 import click
@@ -12,7 +13,7 @@ from click.shell_completion import shell_complete
 
 from tpk import __version__
 from tpk.cli.framework import SETTINGS, CommandGroup, examples
-from tpk.errors import TpkError
+from tpk.errors import TpkError, keeps_tracebacks, shorten
 
 COMMANDS = {
     "train": "tpk.cli.train:train",
@@ -60,8 +61,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: the arguments after ``tpk``; by default the arguments of the process.
 
     Returns:
-        The exit status: 0 for success; 1 for an error, which is one line on stderr; 2 for an unknown command or option;
-        130 after Ctrl-C. ``tpk checkpoint diff`` and commands of packages define more.
+        The exit status: 0 for success; 1 for an error, which is one line on stderr, below the frames of the user's
+        code; 2 for an unknown command or option; 130 after Ctrl-C. ``tpk checkpoint diff`` and commands of packages
+        define more.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     # `Command.main` would handle an EOFError or a broken pipe in the user's code as if it were the terminal's.
@@ -77,10 +79,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         error.show()
         return error.exit_code
     except TpkError as error:
+        shorten(error)
+        if keeps_tracebacks():
+            traceback.print_exc()
+        else:
+            traceback.print_tb(error.__traceback__)
         print("tpk:", " ".join(str(error).split()), file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print("tpk: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as error:
+        print("tpk:", str(error) or "interrupted", file=sys.stderr)
         return _INTERRUPTED
     except BrokenPipeError:
         if _has_reader():

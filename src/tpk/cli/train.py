@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from tpk.cli.framework import examples
-from tpk.errors import ConfigError, PluginError, TpkError
+from tpk.errors import ConfigError, PluginError, TpkError, shorten
 
 
 @click.command(
@@ -54,10 +54,12 @@ def train(file: Path, overrides: tuple[str, ...], resume: bool) -> int:
     try:
         launch_train_with_config(config, trainer)
     except (ConfigError, PluginError) as error:
-        raise ConfigError(". ".join([str(error).rstrip("."), *getattr(error, "__notes__", ())])) from error
-    except TpkError:
+        message = ". ".join([str(error).rstrip("."), *getattr(error, "__notes__", ())])
+        raise ConfigError(message).with_traceback(error.__traceback__) from error
+    except TpkError as error:
         # The user's code may be the cause of a failure during training; the traceback shows where.
-        traceback.print_exc()
+        shorten(error)
+        traceback.print_exception(error)
         sys.stderr.flush()
         return 1
     return 0

@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from tpk.errors import ConfigError, PluginError, without_frames
+from tpk.errors import ConfigError, PluginError, short_tracebacks
 from tpk.other_libraries import OPTIONS
 from tpk.plugin.catalog import get_catalog, unknown_plugin
 from tpk.plugin.creation import Use, also_spelled
@@ -25,6 +25,7 @@ imported_for: ContextVar[str] = ContextVar("imported_for", default="")
 """The run file whose modules are imported at the moment; empty if none is."""
 
 
+@short_tracebacks
 @also_spelled(
     **{name: text for name, text in OPTIONS.items() if name != "trainer"},
     **{field.name: f"write tpk.TrainConfig({field.name}=...)." for field in attrs.fields(TrainConfig)},
@@ -79,28 +80,25 @@ def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer"
     extra = default_callbacks(runner.hooks, config) if config.extra_callbacks is None else config.extra_callbacks
     if config.steps_per_run is not None:
         runner.loop.steps_per_run = config.steps_per_run
-    try:
-        runner.train_with_defaults(
-            build=partial(_build, config, runner),
-            callbacks=config.callbacks,
-            extra_callbacks=extra,
-            monitors=config.monitors,
-            extra_monitors=config.extra_monitors,
-            session_creator=config.session_creator,
-            session_config=config.session_config,
-            session_init=config.session_init,
-            steps_per_epoch=config.steps_per_epoch,
-            starting_epoch=config.starting_epoch,
-            max_epoch=config.max_epoch,
-            run_dir=config.run_dir,
-            resume=config.resume,
-            seed=config.seed,
-            deterministic=config.deterministic,
-            run_file=run_file_text(data),
-            describe=config.describe(),
-        )
-    except KeyboardInterrupt as end:
-        raise without_frames(end) from None
+    runner.train_with_defaults(
+        build=partial(_build, config, runner),
+        callbacks=config.callbacks,
+        extra_callbacks=extra,
+        monitors=config.monitors,
+        extra_monitors=config.extra_monitors,
+        session_creator=config.session_creator,
+        session_config=config.session_config,
+        session_init=config.session_init,
+        steps_per_epoch=config.steps_per_epoch,
+        starting_epoch=config.starting_epoch,
+        max_epoch=config.max_epoch,
+        run_dir=config.run_dir,
+        resume=config.resume,
+        seed=config.seed,
+        deterministic=config.deterministic,
+        run_file=run_file_text(data),
+        describe=config.describe(),
+    )
     return runner
 
 

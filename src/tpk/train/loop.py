@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -245,7 +246,8 @@ class TrainLoop:
         if signum is None:
             raise StopTraining(checkpoints.agreed_stop.reason)
         message = signal_message(self._trainer, signum, checkpoints.save_now())
-        logger.warning("%s", message)
+        # A KeyboardInterrupt shows the message itself.
+        logger.log(logging.DEBUG if signum == signal.SIGINT else logging.WARNING, "%s", message)
         raise Preempted.by(signum, message)
 
     def _finish(self) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from tpk.errors import TrainerStateError, without_frames
+from tpk.errors import TrainerStateError, short_tracebacks
 from tpk.graph.random import set_process_index, step_reads
 from tpk.graph.step_counter import StepCounter, get_global_step_var
 from tpk.monitors import History, Monitors
@@ -178,6 +178,7 @@ class Trainer(Plugin):
             )
         self.registered_callbacks.extend(callback if isinstance(callback, list | tuple) else [callback])
 
+    @short_tracebacks
     def train(
         self,
         *,
@@ -231,11 +232,9 @@ class Trainer(Plugin):
             )
             if self.strategy.is_server:
                 return
-            try:
-                self.main_loop(self.loop.steps_per_epoch, self.loop.starting_epoch, self.loop.max_epoch)
-            except KeyboardInterrupt as end:
-                raise without_frames(end) from None
+            self.main_loop(self.loop.steps_per_epoch, self.loop.starting_epoch, self.loop.max_epoch)
 
+    @short_tracebacks
     def train_with_defaults(
         self,
         *,

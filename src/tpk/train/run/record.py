@@ -139,6 +139,8 @@ class RunRecord:
         self, kind: type[BaseException] | None, failure: BaseException | None, traceback: TracebackType | None
     ) -> None:
         with self._files:
+            if isinstance(failure, TpkError):
+                logger.debug("the whole traceback of the error:", exc_info=failure)
             if self._attempt is not None:
                 end, reason = outcome_of(self._trainer, failure)
                 # Before that, the trainer has no checkpoints.

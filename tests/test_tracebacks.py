@@ -159,16 +159,6 @@ def test_causes_and_contexts_stay_with_the_frames_of_those_that_are_not_of_tpk(t
     assert 'look["no such key"]' in shown
 
 
-def test_an_error_that_is_raised_again_in_its_own_cleanup_ends(tmp_path):
-    def fail(trainer):
-        error = tpk.ConfigError("a circle")
-        error.__context__ = other = KeyError("other")
-        other.__context__ = error
-        raise error
-
-    assert error_of(launch, fail, tmp_path).args == ("a circle",)
-
-
 MODULE = """
 import os, signal
 import numpy as np
@@ -226,18 +216,24 @@ def run_command(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("callback", "lines", "last"),
     [
-        ("Refuses", ["in before_train", "in check_size"], "tpk: the size is too large. in callback 'Refuses', hook"),
+        ("Refuses", ["in before_train", "in check_size"], "tpk: the size is too large (in callback 'Refuses', hook"),
         ("Looks", ["in trigger_step"], "tpk.errors.UnknownScalarError: no scalar 'nothing'"),
     ],
 )
-def test_the_command_shows_the_code_of_the_user_above_the_message(run_command, monkeypatch, callback, lines, last):
+def test_the_command_shows_the_code_of_the_user_above_the_message(run_command, callback, lines, last):
     status, said = run_command(callback)
     assert status == 1 and f"\n{last}" in said
     assert all(line in said for line in lines) and f'"{TPK}' not in said
+
+
+def test_the_command_shows_all_frames_on_request(run_command, monkeypatch):
     monkeypatch.setenv("TPK_TRACEBACK", "1")
-    status, said = run_command(callback)
-    assert status == 1 and f"\n{last}" in said
-    assert all(line in said for line in lines) and f'"{TPK}/train/loop.py"' in said
+    with pytest.raises(tpk.ConfigError) as raised:
+        run_command("Refuses")
+    shown = "".join(traceback.format_exception(raised.value))
+    assert "in check_size" in shown and f'"{TPK}/train/loop.py"' in shown
+    status, said = run_command("Looks")
+    assert status == 1 and "in trigger_step" in said and f'"{TPK}/train/loop.py"' in said
 
 
 def test_the_command_says_once_how_to_go_on_after_ctrl_c(run_command):

@@ -287,18 +287,11 @@ def short_tracebacks(function: Callable[P, R]) -> Callable[P, R]:
 def shorten(error: BaseException) -> None:
     """Leave out frames that would hide the message of a `TpkError`, or of a `KeyboardInterrupt` that has one.
 
-    These are the frames of tpk and of the libraries through which it calls the user's code, also in causes that are
-    `TpkError`s. In any other error, each frame may be the one to look at. With ``TPK_TRACEBACK=1``, all are kept.
+    These are the frames of tpk and of the libraries through which it calls the user's code. Its causes stay as they
+    are. In any other error, each frame may be the one to look at. With ``TPK_TRACEBACK=1``, all are kept.
     """
-    if keeps_tracebacks():
-        return
-    seen: set[int] = set()
-    each: BaseException | None = error
-    while each is not None and id(each) not in seen:
-        seen.add(id(each))
-        if isinstance(each, TpkError) or (isinstance(each, KeyboardInterrupt) and each.args):
-            each.__traceback__ = _without_hidden(each.__traceback__)
-        each = each.__cause__ or each.__context__
+    if not keeps_tracebacks() and (isinstance(error, TpkError) or error.args):
+        error.__traceback__ = _without_hidden(error.__traceback__)
 
 
 def keeps_tracebacks() -> bool:

@@ -245,7 +245,10 @@ def test_checking_finds_mistakes_without_a_training(fake_distribution):
         ("callback", "Wrong"): "takes 'epoch', which this hook does not pass",
         ("monitor", "Reporting"): "did you mean 'process_scalar'",
         ("trainer", "Training"): "which is a hook: decorate it with @tpk.hookimpl",
-        ("strategy", "Replicating"): "has hooks of another framework; in tpk, on_epoch_end is 'trigger_epoch'",
+        (
+            "strategy",
+            "Replicating",
+        ): "has hooks of another framework; in a tpk.Callback, on_epoch_end is 'trigger_epoch'",
         ("monitor", "Good"): "is not a monitor: it does not derive from tpk.Monitor",
         ("callback", "number"): "leads to a class or a factory",
         ("callback", "Good"): None,

@@ -95,8 +95,8 @@ def test_the_file_can_name_the_run_dir(folder):
         (["linear.toml", "--resume"], "tpk: --resume: linear.toml is not the config.toml of a run. Write run_dir="),
         (
             ["linear.toml", 'callbacks=[{use = "module_of_train_cli:Refuses", size = 9}]'],
-            "tpk: size=9 is too much. while creating callback 'module_of_train_cli:Refuses' "
-            "(module_of_train_cli:Refuses), of linear.toml: callbacks.0",
+            "tpk: size=9 is too much. (while creating callback 'module_of_train_cli:Refuses' "
+            "(module_of_train_cli:Refuses), of linear.toml: callbacks.0)",
         ),
     ],
 )

@@ -210,7 +210,7 @@ def run_the_test_of_a_trainer():
     tpk.SimpleTrainer().test(batches())
 
 
-@mistake(AttributeError, "no attribute 'predict'", "tpk.OfflinePredictor(tpk.PredictConfig(")
+@mistake(AttributeError, "no attribute 'predict'", "use tpk.OfflinePredictor")
 def predict_of_a_trainer():
     tpk.SimpleTrainer().predict(INPUTS)
 

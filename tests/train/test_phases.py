@@ -259,7 +259,7 @@ def test_the_end_of_a_failed_step_may_be_a_recovery():
         ({"befor_epoch": lambda self: None}, "did you mean 'before_epoch'"),
         (
             {"on_epoch_end": lambda self: None},
-            "Slip has hooks of another framework; in tpk, on_epoch_end is 'trigger_epoch'",
+            "Slip has hooks of another framework; in a tpk.Callback, on_epoch_end is 'trigger_epoch'",
         ),
     ],
 )

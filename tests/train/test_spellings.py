@@ -125,15 +125,15 @@ def test_a_config_and_the_launch_tell_what_to_write(name, message):
     [
         # Keras
         "x y batch_size epochs verbose validation_split validation_data shuffle class_weight sample_weight "
-        "initial_epoch validation_steps validation_freq workers optimizer loss metrics steps_per_execution jit_compile",
+        "initial_epoch validation_steps validation_freq optimizer loss metrics steps_per_execution jit_compile",
         # Lightning
         "accelerator strategy devices precision logger fast_dev_run max_epochs max_steps max_time limit_train_batches "
-        "limit_val_batches val_check_interval check_val_every_n_epoch enable_checkpointing enable_progress_bar "
-        "accumulate_grad_batches gradient_clip_val profiler detect_anomaly sync_batchnorm default_root_dir ckpt_path",
+        "limit_val_batches val_check_interval check_val_every_n_epoch enable_progress_bar "
+        "accumulate_grad_batches gradient_clip_val default_root_dir ckpt_path",
         # Callbacks of both, Estimator, transformers
-        "monitor save_best_only save_top_k patience model_dir input_fn hooks train_steps save_checkpoints_steps "
+        "monitor save_best_only save_top_k patience model_dir train_steps save_checkpoints_steps "
         "keep_checkpoint_max tf_random_seed learning_rate output_dir num_train_epochs eval_steps save_steps "
-        "save_total_limit load_best_model_at_end gradient_accumulation_steps max_grad_norm",
+        "save_total_limit gradient_accumulation_steps max_grad_norm",
     ],
 )
 def test_options_of_other_libraries_are_explained(names):

@@ -81,10 +81,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except TpkError as error:
         shorten(error)
         if keeps_tracebacks():
-            traceback.print_exc()
-        else:
-            traceback.print_tb(error.__traceback__)
-        print("tpk:", " ".join(str(error).split()), file=sys.stderr)
+            raise
+        traceback.print_tb(error.__traceback__)
+        notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+        print("tpk:", " ".join(f"{error}{notes}".split()), file=sys.stderr)
         return 1
     except KeyboardInterrupt as error:
         print("tpk:", str(error) or "interrupted", file=sys.stderr)

@@ -53,9 +53,8 @@ def train(file: Path, overrides: tuple[str, ...], resume: bool) -> int:
         config.run_dir = default_run_dir(Path("runs", file.stem) if run is None else run.parent)
     try:
         launch_train_with_config(config, trainer)
-    except (ConfigError, PluginError) as error:
-        message = ". ".join([str(error).rstrip("."), *getattr(error, "__notes__", ())])
-        raise ConfigError(message).with_traceback(error.__traceback__) from error
+    except (ConfigError, PluginError):
+        raise
     except TpkError as error:
         # The user's code may be the cause of a failure during training; the traceback shows where.
         shorten(error)

@@ -191,10 +191,9 @@ class Catalog:
         _check_version(entry)
         if not _may_be_imported(entry.target):
             raise PluginImportError(f"{entry} cannot be imported: expected 'module:attr', such as 'my_module:MyClass'")
-        module, _, attribute = entry.target.partition(":")
         try:
             # Without a colon, "no such attribute" would hide the error of a submodule.
-            target = pkgutil.resolve_name(f"{module}:{attribute}")
+            target = pkgutil.resolve_name(entry.target if ":" in entry.target else f"{entry.target}:")
         except (Exception, SystemExit) as error:
             self.outcomes[entry] = "failed"
             raise PluginImportError(f"{entry} cannot be imported: {type(error).__name__}: {error}") from error

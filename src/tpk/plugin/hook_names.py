@@ -134,8 +134,7 @@ def _check_frameworks(plugin: object, names: Collection[str]) -> None:
     """Raise a `HookError` that lists all hooks of other frameworks among these names, and tpk's hook for each."""
     listed = ", ".join(f"{name} is {ours!r}" for name, ours in OF_OTHER_FRAMEWORKS.items() if name in names)
     if listed:
-        remedy = "" if isinstance(plugin, Callback) else ". Derive a class from tpk.Callback, with these names"
-        raise HookError(f"{describe(plugin)} has hooks of another framework; in tpk, {listed}{remedy}")
+        raise HookError(f"{describe(plugin)} has hooks of another framework; in a tpk.Callback, {listed}")
 
 
 def _check_name(owner: str, name: str, value: object, overridable: Iterable[str]) -> None:

@@ -11,9 +11,6 @@ from tpk.errors import TrainerStateError
 from tpk.other_libraries import METHODS
 from tpk.tf_internals import is_closed
 
-_SET_BY_TRAIN = ("checkpoints", "hooked_sess", "step_hooks")
-"""Attributes of a trainer that do not exist before its training."""
-
 
 class Phases:
     """The phases that a trainer has entered.
@@ -80,6 +77,6 @@ def explain_missing(trainer: tpk.Trainer, name: str) -> NoReturn:
     advice = METHODS.get(name, "")
     if "phases" not in vars(trainer):
         advice = f"call super().__init__() first, in {kind}.__init__"
-    elif name in _SET_BY_TRAIN:
-        advice = "it exists from the start of the training on. Use it in run_step(), or in a hook from before_train on"
+    elif name == "hooked_sess":
+        advice = "it exists while the trainer trains. Use it in run_step(), or in a hook from before_train on"
     raise AttributeError(f"{kind!r} object has no attribute {name!r}{advice and f': {advice}'}")

@@ -40,7 +40,7 @@ BUDGETS = {
     "input_source": 1610,
     "layers": 1725,
     "monitors": 975,
-    "plugin": 1300,
+    "plugin": 1305,
     "predict": 1100,
     "session": 760,
     "strategies": 1150,

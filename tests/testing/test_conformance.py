@@ -175,7 +175,7 @@ CALLBACKS = [
     (
         "state-is-plain-data",
         hooks(trigger=lambda self: None, state_dict=lambda self: {"lock": object()}),
-        r"state of callback 'Plugin'\['lock'\] is <object",
+        r"state of callback 'Plugin'\['lock'\] is not plain data: object",
     ),
     ("trains", hooks(trigger=lambda self: 1 / 0), "ZeroDivisionError.*hook 'trigger_epoch'"),
     ("leaves-nothing-behind", hooks(**THREAD), "the thread 'left behind'"),

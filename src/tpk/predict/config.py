@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import tensorflow as tf
 
-from tpk.checks import check_one_of
+from tpk.checks import check_one_of, given
 from tpk.errors import ConfigError, InputError
 from tpk.graph.devices import add_logical_devices, resolve_devices
 from tpk.graph.signature import check_signature
@@ -70,9 +70,8 @@ class PredictConfig:
 
     def __attrs_post_init__(self) -> None:
         self._check_model()
-        check_names("PredictConfig: output_names", self.output_names)
-        if self.input_names is not None:
-            check_names("PredictConfig: input_names", self.input_names)
+        for option, names in {"output_names": self.output_names, **given(input_names=self.input_names)}.items():
+            check_names(f"PredictConfig: {option}", names)
         as_session_creator(self.session_creator)
         check_one_of(self, PRECISIONS, precision=self.precision)
         if self.device is not None and not isinstance(self.device, str):

@@ -14,6 +14,7 @@ from typing import Any
 import attrs
 import tensorflow as tf
 
+from tpk.checks import given
 from tpk.durable_files import sync_directory, sync_file
 from tpk.errors import ConfigError
 from tpk.predict.config import PredictConfig, PredictGraph
@@ -35,10 +36,6 @@ _LACKING = re.compile(r"^(?:TF Select|Custom) ops: (.+)$", re.MULTILINE)
 _PATTERN_CHARACTERS = frozenset("[]*?\\")
 
 
-def _are_names(signature: Signature, attribute: attrs.Attribute[Any], names: Any) -> None:
-    check_names(f"Signature: {attribute.name}", names)
-
-
 @attrs.frozen
 class Signature:
     """A function of an exported model, described by the names of its inputs and outputs.
@@ -56,10 +53,12 @@ class Signature:
         ```
     """
 
-    output_names: Sequence[str] | Mapping[str, str] = attrs.field(validator=_are_names)
-    input_names: Sequence[str] | Mapping[str, str] | None = attrs.field(
-        default=None, validator=attrs.validators.optional(_are_names)
-    )
+    output_names: Sequence[str] | Mapping[str, str]
+    input_names: Sequence[str] | Mapping[str, str] | None = None
+
+    def __attrs_post_init__(self) -> None:
+        for option, names in {"output_names": self.output_names, **given(input_names=self.input_names)}.items():
+            check_names(f"Signature: {option}", names)
 
 
 @attrs.frozen

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import tensorflow as tf
@@ -81,12 +81,9 @@ class FeedfreePredictor(ClosesOnExit):
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the outputs for each remaining datapoint."""
-        while True:
-            try:
-                results = self()
-            except tf.errors.OutOfRangeError:
-                return
-            yield results
+        with suppress(tf.errors.OutOfRangeError):
+            while True:
+                yield self()
 
     def reset_state(self) -> None:
         """Start the data from the beginning."""

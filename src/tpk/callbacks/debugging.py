@@ -80,7 +80,7 @@ class DebugRun(Callback):
         for plugin in trainer.hooks.plugins.values():
             runner = innermost(plugin) if isinstance(plugin, Callback) else None
             if isinstance(runner, InferenceRunner):
-                runner.max_batches = self._steps
+                runner.limit(self._steps)
         logger.info("a debug run: %d steps of everything, in a directory that is removed at the end", self._steps)
 
     # After everything that reports in each epoch, and before the checkpoint of the epoch.

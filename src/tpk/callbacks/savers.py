@@ -99,6 +99,10 @@ class ModelSaver(TimedCallback):
         """The directory of the checkpoints."""
         return in_run_dir(self) if self._checkpoint_dir is None else self._checkpoint_dir
 
+    def leave_out_state(self) -> None:
+        """Save only variables from now on."""
+        self.weights_only = True
+
     @hookimpl(trylast=True)  # Other callbacks may add variables.
     def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Prepare the directory, and find the variables."""

@@ -58,7 +58,7 @@ class WithAveragedWeights(ProxyCallback):
                 "something else in `trigger_epoch`. Move the code that needs the averages to `trigger`."
             )
         if isinstance(callback, ModelSaver):
-            callback.weights_only = True
+            callback.leave_out_state()
 
     def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Check that there are averages, before an hour-long first epoch, and let the callback set up the graph."""

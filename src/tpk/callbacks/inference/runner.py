@@ -72,7 +72,6 @@ class InferenceRunner(Callback):
             data it is given, and the statistics cover the data of all processes.
 
     Attributes:
-        max_batches: the maximum number of batches in a pass, in each process; None for no limit. Set by `DebugRun`.
         statistics: the names of the statistics that it reports; after the first pass, all of them.
 
     Raises:
@@ -117,7 +116,7 @@ class InferenceRunner(Callback):
         self._tower_name = tower_name
         self._devices = None if devices is None else resolve_devices(devices)
         self._sanity_batches = sanity_batches
-        self.max_batches: int | None = None
+        self._max_batches: int | None = None
         self._shard_data = shard_data
         self._is_shared = False
         self._towers: list[TowerHandle] = []
@@ -180,8 +179,12 @@ class InferenceRunner(Callback):
             PeerError: if the evaluation in another process failed.
         """
         # In every process: outside the chief, monitors only keep the history, for callbacks that follow a statistic.
-        for name, value in self.evaluate(self.max_batches).items():
+        for name, value in self.evaluate(self._max_batches).items():
             trainer.monitors.put_scalar(name, value)
+
+    def limit(self, batches: int) -> None:
+        """Let each process evaluate at most this number of batches in a pass."""
+        self._max_batches = batches
 
     def after_train(self, trainer: Any) -> None:
         """Stop the data.

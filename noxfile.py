@@ -84,7 +84,7 @@ def lint(session):
 def types(session):
     """Types of the library, and of code that uses it where it is installed; TensorFlow itself counts as Any."""
     session.install("mypy>=1.11", *LIBRARIES, "numpy", "pluggy>=1.6", "pytest>=8", "pytest-timeout", "hypothesis")
-    session.install("--no-deps", ".")
+    session.install("--no-deps", ".", "./plugins/tpk-distributed", "./plugins/tpk-keras")
     session.run("mypy")
     session.run("pytest", "tests/test_types.py")
 

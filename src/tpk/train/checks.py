@@ -13,9 +13,6 @@ from tpk.errors import ConfigError, TrainerStateError
 from tpk.graph.determinism import warn_of_stateful_random_ops
 from tpk.graph.reports.overview import log_model_overview
 
-_RUN_ONE_OP = ("tpk.train.trainer", "tpk.train.multi_objective")
-"""The modules whose `run_step` runs one op in each step, so that a loop can run it many times."""
-
 
 def check_steps_per_run(trainer: tpk.Trainer) -> None:
     """Check that one run of the session can make `steps_per_run` steps.
@@ -26,16 +23,15 @@ def check_steps_per_run(trainer: tpk.Trainer) -> None:
     steps = trainer.loop.steps_per_run
     if steps == 1:
         return
-    kind: Any = type(trainer)
-    what = f"steps_per_run={steps}"
-    if kind.run_step.__module__ not in _RUN_ONE_OP:
+    kind, what = type(trainer).__name__, f"steps_per_run={steps}"
+    if not trainer.repeats_steps:
         raise ConfigError(
-            f"{what}: {kind.__name__} overrides run_step, which makes one step. Leave steps_per_run out, or do not "
+            f"{what}: {kind} overrides run_step, which makes one step. Leave steps_per_run out, or do not "
             "override run_step, and set train_op."
         )
     if len(trainer.train_ops) != 1:
         raise ConfigError(
-            f"{what}: a step of this {kind.__name__} is not always one run of the same op. Leave steps_per_run out, or "
+            f"{what}: a step of this {kind} is not always one run of the same op. Leave steps_per_run out, or "
             "minimize all objectives in each step: update='together', and every=1."
         )
     if not trainer.strategy.repeats_steps:

@@ -126,6 +126,11 @@ class MultiObjectiveTrainer(TowerTrainer):
         """The ops of a step; each of them has its own run."""
         return list(self._ops.values())
 
+    @property
+    def repeats_steps(self) -> bool:
+        """Whether all that a step does is to run `train_ops`."""
+        return type(self).run_step is MultiObjectiveTrainer.run_step
+
     def run_step(self) -> None:
         """Minimize the objectives that are due.
 

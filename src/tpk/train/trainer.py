@@ -115,6 +115,11 @@ class Trainer(Plugin):
         """What the steps run: `train_op`, or several ops, each in a run of its own."""
         return [] if self.train_op is None else [self.train_op]
 
+    @property
+    def repeats_steps(self) -> bool:
+        """Whether all that a step does is to run `train_ops`, so that a loop in the graph can make many steps."""
+        return type(self).run_step is Trainer.run_step
+
     def run_step(self) -> None:
         """Run one step: `train_op`, together with the hooks."""
         if self.train_op is None:
@@ -230,9 +235,8 @@ class Trainer(Plugin):
                 deterministic=deterministic,
                 record=RunRecord(self, options, known, run_file, is_one_pass=steps_per_epoch is None),
             )
-            if self.strategy.is_server:
-                return
-            self.main_loop(self.loop.steps_per_epoch, self.loop.starting_epoch, self.loop.max_epoch)
+            if not self.strategy.is_server:
+                self.main_loop(self.loop.steps_per_epoch, self.loop.starting_epoch, self.loop.max_epoch)
 
     @short_tracebacks
     def train_with_defaults(

@@ -162,7 +162,8 @@ def test_slim_has_the_layers_of_contrib_and_says_what_to_install_for_the_rest(mo
     assert slim.conv2d is contrib_layers.conv2d
     assert slim.arg_scope is framework.arg_scope
     assert slim.layers.batch_norm is slim.batch_norm
-    monkeypatch.setitem(sys.modules, "tf_slim", None)
+    for loaded in {"tf_slim", "tf_slim.nets", *(name for name in sys.modules if name.startswith("tf_slim."))}:
+        monkeypatch.setitem(sys.modules, loaded, None)
     for module, name in [(slim, "learning"), (slim.nets, "vgg"), (slim.metrics, "f1_score")]:
         with pytest.raises(AttributeError, match=rf"{name} is not .*: use .*tf_slim .*'tpk-tensorflow1\[slim\]'"):
             getattr(module, name)

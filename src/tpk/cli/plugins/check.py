@@ -27,13 +27,6 @@ from tpk.plugin.hook_names import check_names
 from tpk.plugin.implementations import check_class
 from tpk.plugin.manager import HookManager
 
-_BASES = {
-    "callback": "tpk:Callback",
-    "monitor": "tpk:Monitor",
-    "strategy": "tpk:Strategy",
-    "trainer": "tpk:Trainer",
-}
-
 
 def check_imports(entries: Sequence[CatalogEntry], timeout: float = 60.0) -> list[str | None]:
     """Import and check each of `entries` in another process.
@@ -77,7 +70,7 @@ def main() -> None:
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     with contextlib.suppress(ImportError):  # It is the error of the first plugin that needs TensorFlow.
-        pkgutil.resolve_name(_BASES["trainer"])
+        pkgutil.resolve_name("tpk:Trainer")
     print(file=out)
     task = json.load(sys.stdin)
     sys.path[:] = task["path"]
@@ -107,14 +100,14 @@ def check_target(entry: CatalogEntry, target: Any) -> None:
     if entry.kind == "command":
         check_command(entry, target)
         return
-    base = pkgutil.resolve_name(_BASES[entry.kind])
+    base_name = entry.kind.capitalize()
     if not callable(target):
         raise PluginError(f"{entry} is {target!r}: an entry point of tpk.{entry.kind}s leads to a class or a factory")
     if not inspect.isclass(target):  # A factory has to be called first.
         return
-    if not issubclass(target, base) and (entry.kind != "callback" or not set(HOOK_NAMES) & set(dir(target))):
-        base_name = _BASES[entry.kind].replace(":", ".")
-        raise PluginError(f"{entry} is not a {entry.kind}: it does not derive from {base_name}")
+    is_derived = issubclass(target, pkgutil.resolve_name(f"tpk:{base_name}"))
+    if not is_derived and (entry.kind != "callback" or not set(HOOK_NAMES) & set(dir(target))):
+        raise PluginError(f"{entry} is not a {entry.kind}: it does not derive from tpk.{base_name}")
     if entry.kind == "trainer":
         check_names(target)
     else:

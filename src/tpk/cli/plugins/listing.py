@@ -82,19 +82,16 @@ def summary_of(target: str) -> str:
     if not attribute:
         return _first_line(tree)
     for node in tree.body:
-        if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and node.name == attribute:
-            return _first_line(node)
-        if isinstance(node, ast.ImportFrom):
-            for alias in node.names:
-                if attribute == (alias.asname or alias.name):
-                    origin = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
-                    return summary_of(f"{origin}:{alias.name}")
-        if (
-            isinstance(node, ast.Assign)
-            and isinstance(node.value, ast.Name)
-            and ast.unparse(node.targets[0]) == attribute
-        ):
-            return summary_of(f"{module}:{node.value.id}")
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) if name == attribute:
+                return _first_line(node)
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Name(id=original)) if name == attribute:
+                return summary_of(f"{module}:{original}")
+            case ast.ImportFrom():
+                for alias in node.names:
+                    if attribute == (alias.asname or alias.name):
+                        origin = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+                        return summary_of(f"{origin}:{alias.name}")
     return ""
 
 

@@ -66,18 +66,14 @@ def _describe(parameter: inspect.Parameter) -> str:
 
 def _hooks_of(target: Any) -> str:
     if inspect.isclass(target):
-        hooks = _hooks_of_class(target)
+        defined = {name for namespace in namespaces_of(target) for name in namespace}
+        if "hook_implementations" in defined:
+            return "they depend on the instance (hook_implementations)"
+        if "trigger" in defined:
+            defined.add("trigger_epoch")
+        hooks = [hook for hook in HOOK_NAMES if hook in defined]
     elif callable(target):
         return "they depend on what it returns"
     else:
         hooks = [each.hook for each in implementations_of(target)]
     return ", ".join(hooks) or "none"
-
-
-def _hooks_of_class(target: type) -> list[str]:
-    defined = {name for namespace in namespaces_of(target) for name in namespace}
-    if "hook_implementations" in defined:
-        return ["they depend on the instance (hook_implementations)"]
-    if "trigger" in defined:
-        defined.add("trigger_epoch")
-    return [hook for hook in HOOK_NAMES if hook in defined]

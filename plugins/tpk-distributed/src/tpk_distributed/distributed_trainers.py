@@ -50,8 +50,29 @@ class CollectiveTrainer(tpk.SingleCostTrainer):
         super().__init__(strategy, precision, xla, steps_per_run)
 
 
-@also_spelled({**DEVICE_SPELLINGS, "server": "cluster"}, gpu_prefetch=GPU_PREFETCH)
-class DistributedReplicatedTrainer(tpk.SingleCostTrainer):
+class _TrainerWithServers(tpk.SingleCostTrainer):
+    """A trainer whose variables are on parameter servers."""
+
+    strategy_name: str
+
+    def __init__(
+        self,
+        devices: Devices = None,
+        cluster: Any = None,
+        average: bool = True,
+        precision: str = "float32",
+        xla: bool = False,
+        steps_per_run: int = 1,
+    ) -> None:
+        strategy = tpk.use(self.strategy_name, devices=devices, cluster=cluster, average=average)
+        super().__init__(strategy, precision, xla, steps_per_run)
+
+
+_with_spellings = also_spelled({**DEVICE_SPELLINGS, "server": "cluster"}, gpu_prefetch=GPU_PREFETCH)
+
+
+@_with_spellings
+class DistributedReplicatedTrainer(_TrainerWithServers):
     """Trains synchronously in several workers, with parameter servers. See `DistributedReplicatedStrategy`.
 
     Args:
@@ -61,21 +82,11 @@ class DistributedReplicatedTrainer(tpk.SingleCostTrainer):
         average: whether the gradients of all towers of all workers are averaged instead of summed; see the module.
     """
 
-    def __init__(
-        self,
-        devices: Devices = None,
-        cluster: Any = None,
-        average: bool = True,
-        precision: str = "float32",
-        xla: bool = False,
-        steps_per_run: int = 1,
-    ) -> None:
-        strategy = tpk.use("distributed_replicated", devices=devices, cluster=cluster, average=average)
-        super().__init__(strategy, precision, xla, steps_per_run)
+    strategy_name = "distributed_replicated"
 
 
-@also_spelled({**DEVICE_SPELLINGS, "server": "cluster"}, gpu_prefetch=GPU_PREFETCH)
-class DistributedParameterServerTrainer(tpk.SingleCostTrainer):
+@_with_spellings
+class DistributedParameterServerTrainer(_TrainerWithServers):
     """Trains in several workers that do not wait for each other. See `DistributedParameterServerStrategy`.
 
     Args:
@@ -85,14 +96,4 @@ class DistributedParameterServerTrainer(tpk.SingleCostTrainer):
         average: whether the gradients of the towers of this worker are averaged instead of summed; see the module.
     """
 
-    def __init__(
-        self,
-        devices: Devices = None,
-        cluster: Any = None,
-        average: bool = True,
-        precision: str = "float32",
-        xla: bool = False,
-        steps_per_run: int = 1,
-    ) -> None:
-        strategy = tpk.use("distributed_parameter_server", devices=devices, cluster=cluster, average=average)
-        super().__init__(strategy, precision, xla, steps_per_run)
+    strategy_name = "distributed_parameter_server"

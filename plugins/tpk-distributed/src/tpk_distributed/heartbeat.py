@@ -50,6 +50,7 @@ class Heartbeat:
 
     Attributes:
         members: the known states of the other processes.
+        failure: the error that ends the training of this process because of another one, or None.
     """
 
     def __init__(self, cluster: Cluster, server: RunningServer, timeouts: Timeouts) -> None:
@@ -57,10 +58,10 @@ class Heartbeat:
         self._cluster, self._timeouts = cluster, timeouts
         self._connections = Connections([*cluster.workers[:1], *cluster.ps])
         self._state = WorkerState.first(cluster, server.trainings)
+        self.failure: PeerError | None = None
         self._counts: dict[str, int] = dict.fromkeys(KINDS, 0)
         self._wait: tuple[Wait, SharedSession] | None = None
         self._background: tuple[Wait, SharedSession] | None = None
-        self._failure: PeerError | None = None
         self._reported_at = 0.0
         self._changed = threading.Condition()
         self._is_stopped = threading.Event()
@@ -106,8 +107,8 @@ class Heartbeat:
         Raises:
             PeerError: if a process is already known to be missing.
         """
-        if self._failure is not None:
-            raise self._failure
+        if self.failure is not None:
+            raise self.failure
         self._counts[kind] += 1
         self._wait = Wait(kind, self._counts[kind], time.monotonic()), sess
 
@@ -146,11 +147,6 @@ class Heartbeat:
         """Also abort `sess` once another process has failed or died, even while this one does not wait."""
         self._background = Wait("step", 0, time.monotonic()), sess
 
-    @property
-    def failure(self) -> PeerError | None:
-        """The error that ends the training of this process because of another one, or None."""
-        return self._failure
-
     def explain(self, error: BaseException) -> PeerError | None:
         """Return the error that names the process that caused the failure of a run; None if no other process did.
 
@@ -158,8 +154,10 @@ class Heartbeat:
             error: the error of the run.
         """
         waiting, self._wait = self._wait, None
-        if not isinstance(error, tf.errors.OpError) or self._failure is not None:
-            return self._failure if isinstance(error, tf.errors.OpError) else None
+        if not isinstance(error, tf.errors.OpError):
+            return None
+        if self.failure is not None:
+            return self.failure
         text = str(error)
         if not isinstance(error, _CONNECTION_ERRORS) and not any(sign in text for sign in _FROM_ELSEWHERE):
             return None
@@ -170,8 +168,8 @@ class Heartbeat:
                 return None
             names = ", ".join(self._cluster.name_of(*key) for key in named) or "another process"
             reasons = [f"the connection to {names} has failed"]
-        self._failure = PeerError("; ".join(reasons))
-        return self._failure
+        self.failure = PeerError("; ".join(reasons))
+        return self.failure
 
     def leave(self, failure: BaseException | None) -> None:
         """Tell the others that this worker leaves the training.
@@ -190,7 +188,7 @@ class Heartbeat:
             self._state = attrs.evolve(self._state, phase=LEFT, failure=line, is_own_failure=is_own)
         if not self._cluster.ps:
             self._beat_now[WORKER, self._cluster.rank].set()
-            self._wait_for_others(10.0 if line or self._failure else self._timeouts.heartbeat)
+            self._wait_for_others(10.0 if line or self.failure else self._timeouts.heartbeat)
         self._is_stopped.set()
         for event in self._beat_now.values():
             event.set()
@@ -223,7 +221,7 @@ class Heartbeat:
                 states = board.exchange(self._next_state())
             except (OSError, tf.errors.OpError) as error:
                 self.members.doubt(board.key, is_replaced=isinstance(error, tf.errors.AbortedError))
-                if is_last and has_come and self._failure is None:
+                if is_last and has_come and self.failure is None:
                     name = self._cluster.name_of(*board.key)
                     logger.warning("could not tell %s that this worker leaves: %s", name, error)
             else:
@@ -246,7 +244,7 @@ class Heartbeat:
         """Abort runs that wait for processes that will not come."""
         while not self._is_stopped.is_set():
             waiting = self._wait or self._background
-            if waiting is not None and self._failure is None:
+            if waiting is not None and self.failure is None:
                 self._look_after(*waiting)
             elif waiting is not None:  # A run that began later would also wait for dead processes.
                 self._hang_up(waiting[0])
@@ -260,8 +258,8 @@ class Heartbeat:
             current = self._wait or self._background
             if current is None or current[0] is not wait:
                 return
-            self._failure = PeerError("; ".join(reasons))
-            logger.error("%s", self._failure)
+            self.failure = PeerError("; ".join(reasons))
+            logger.error("%s", self.failure)
             # Aborting a session would also wait for a process that does not answer.
             if not self._hang_up(wait):
                 sess.abort()

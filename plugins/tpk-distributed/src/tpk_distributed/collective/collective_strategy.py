@@ -137,7 +137,16 @@ class CollectiveStrategy(ClusterStrategy, MultiProcessStrategy):
         except BaseException:
             self.leave()
             raise
-        self._collectives = self._make_collectives(self._memory)
+        self._collectives = Collectives(
+            self.rank,
+            self.world_size,
+            self.server.trainings,
+            "ring" if self._communication == "shared_memory" else self._communication,
+            self._collective_pack_bytes,
+            self._compression,
+            self.average,
+            self._memory,
+        )
 
     def leave(self) -> None:
         """Leave the other processes, and close the shared memory."""
@@ -158,18 +167,6 @@ class CollectiveStrategy(ClusterStrategy, MultiProcessStrategy):
         if memory is not None:
             logger.info("gradients of %d MiB or more are sent through shared memory", LEAST_SHARED_BYTES >> 20)
         return memory
-
-    def _make_collectives(self, memory: SharedMemory | None) -> Collectives:
-        return Collectives(
-            self.rank,
-            self.world_size,
-            self.server.trainings,
-            "ring" if self._communication == "shared_memory" else self._communication,
-            self._collective_pack_bytes,
-            self._compression,
-            self.average,
-            memory,
-        )
 
     def session_config(self, config: Any) -> Any:
         """Return `config` for a session that uses only the devices of this process."""

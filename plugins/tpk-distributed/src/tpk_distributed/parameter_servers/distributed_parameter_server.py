@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.graph import Objective
+from tpk.graph import Objective, get_global_step_var
 from tpk.plugin import also_spelled
 from tpk.strategies import (
     DEVICE_SPELLINGS,
@@ -70,7 +70,7 @@ class DistributedParameterServerStrategy(DistributedStrategy):
         groups: Sequence[Sequence[int]] = ((0,),),
     ) -> list[Any]:
         """Build the towers of this worker, the means of their gradients, and the train ops."""
-        self.begin_build()
+        get_global_step_var()  # Before the towers, so that it is not shared.
         take = in_turn(get_inputs)
         with self._cached_variables():
             towers = build_on_multi_tower(self.devices, lambda: tower_func(*take()), place=self.placement.for_worker)

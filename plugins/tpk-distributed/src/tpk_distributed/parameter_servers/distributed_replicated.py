@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 import tpk
-from tpk.graph import Objective
+from tpk.graph import Objective, get_global_step_var
 from tpk.graph.variables import make_local, variable_name
 from tpk.plugin import Callback, also_spelled
 from tpk.strategies import (
@@ -87,7 +87,7 @@ class DistributedReplicatedStrategy(DistributedStrategy):
         groups: Sequence[Sequence[int]] = ((0,),),
     ) -> list[Any]:
         """Build the towers of this worker, and the train ops, which run a step together with the other workers."""
-        self.begin_build()
+        get_global_step_var()  # Before the towers, so that it is not shared.
         take = in_turn(get_inputs)
         vs_names = [f"tower{index}" for index in range(len(self.devices))]
         towers = build_on_multi_tower(self.devices, lambda: tower_func(*take()), vs_names)

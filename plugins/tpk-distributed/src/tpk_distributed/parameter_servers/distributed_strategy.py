@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.graph import Objective, get_global_step_var
+from tpk.graph import Objective
 from tpk.graph.devices import Devices, add_logical_devices, resolve_devices
 from tpk.graph.variables import assign_values, saveable_variables, variable_name
 from tpk.input_source import InputSource
@@ -156,7 +156,3 @@ class DistributedStrategy(ClusterStrategy):
                     column = [gradient for gradient, _ in pairs]
                     reduced.append((reduce_column(column, self.average), pairs[0][1]))
         return reduced
-
-    def begin_build(self) -> None:
-        """Create the global step before the towers, so that it is not shared."""
-        get_global_step_var()

@@ -175,10 +175,12 @@ def test_the_exit_status_is_the_return_value_of_the_command(acting):
     assert main(["act"]) == 0
 
 
-def test_an_error_of_tpk_is_one_line(acting, capsys):
+def test_an_error_of_tpk_is_one_line_below_the_code_that_raised_it(acting, capsys):
     acting(raising(tpk.ConfigError("no\n  such thing")))
     assert main(["act"]) == 1
-    assert capsys.readouterr().err == "tpk: no such thing\n"
+    *frames, message = capsys.readouterr().err.splitlines()
+    assert message == "tpk: no such thing"
+    assert [line for line in frames if line.startswith("  File ")] == [frames[0]] and __file__ in frames[0]
 
 
 def test_ctrl_c_has_exit_status_130(acting, capsys):

@@ -32,19 +32,16 @@ class Connections:
     def __init__(self, addresses: Iterable[str]) -> None:
         self._ends = {address: frozenset(_resolve(address)) for address in addresses}
 
-    def hang_up(self, addresses: Collection[str]) -> int:
-        """End all connections to some of the addresses, and return their number.
+    def hang_up(self, addresses: Collection[str]) -> None:
+        """End all connections to some of the addresses.
 
         Runs that wait for an answer over one of them fail at once. TensorFlow reconnects for later runs.
         """
         ends = frozenset[End]().union(*(self._ends[address] for address in addresses))
-        count = 0
         for connection in _tcp_sockets():
             with connection as held, suppress(OSError):
                 if _normal(held.getpeername()) in ends:
                     held.shutdown(socket.SHUT_RDWR)
-                    count += 1
-        return count
 
 
 def check_listening(address: str, seconds: float = 2.0) -> None:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import pathlib
 import subprocess
 import sys
 
 import pytest
 
+import tpk
 import tpk.errors
 from tpk.plugin import Callback, Catalog, get_catalog, use, use_catalog
 from tpk.plugin.builtins import BUILTINS
@@ -75,6 +77,26 @@ def status_of(catalog, name):
 def test_every_builtin_target_exists(target):
     module, _, attribute = target.partition(":")
     assert callable(getattr(importlib.import_module(module), attribute))
+
+
+BASES = {"ProxyCallback", "Monitor", "Trainer", "TowerTrainer"}
+"""Public classes to derive from, which do nothing by themselves."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "room", "base"),
+    [
+        ("callback", "callbacks", "Callback"),
+        ("monitor", "monitors", "Monitor"),
+        ("strategy", "strategies", "Strategy"),
+        ("trainer", "train", "Trainer"),
+    ],
+)
+def test_every_public_plugin_is_a_builtin(kind, room, base):
+    public = {name: getattr(tpk, name) for name in getattr(tpk, room).__all__}
+    classes = {name: each for name, each in public.items() if inspect.isclass(each) and not inspect.isabstract(each)}
+    plugins = {name for name, each in classes.items() if issubclass(each, getattr(tpk, base))} - BASES
+    assert {target.partition(":")[2] for target in BUILTINS[kind].values()} == plugins
 
 
 def test_builtins_are_grouped_by_known_kinds():

@@ -12,6 +12,8 @@ import tpk
 
 
 class Metropolis(tpk.Trainer):
+    state_attributes = ("position", "total", "squares", "count")
+
     def __init__(self, mean, deviation):
         super().__init__()
         self.mean, self.deviation = mean, deviation
@@ -24,12 +26,6 @@ class Metropolis(tpk.Trainer):
         self.total += self.position
         self.squares += self.position**2
         self.count += 1
-
-    def state_dict(self):
-        return {"moments": [self.position, self.total, self.squares, self.count]}
-
-    def load_state_dict(self, state):
-        self.position, self.total, self.squares, self.count = state["moments"]
 
     def energy(self, position):
         return ((position - self.mean) / self.deviation) ** 2 / 2

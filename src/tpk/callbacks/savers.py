@@ -19,7 +19,7 @@ from tpk.checkpoint.variables import VariableWriter, take_snapshot
 from tpk.checks import check_at_least, check_flags, check_not_negative, check_one_of, given
 from tpk.errors import CheckpointError
 from tpk.graph.variables import saveable_variables
-from tpk.plugin import Callback, hookimpl
+from tpk.plugin import hookimpl
 from tpk.plugin.callback import in_run_dir
 from tpk.plugin.creation import also_spelled
 
@@ -137,7 +137,7 @@ class ModelSaver(TimedCallback):
 
 
 @also_spelled({"monitor": "monitor_stat", "save_top_k": "keep"})
-class MinSaver(StatisticFollower, Callback):
+class MinSaver(StatisticFollower):
     """Saves the variables when a statistic has reached a new minimum, or is among the `keep` smallest values.
 
     The files are called ``min-<statistic>-<global step>``;
@@ -165,6 +165,7 @@ class MinSaver(StatisticFollower, Callback):
         ```
     """
 
+    state_attributes = ("_best",)
     _mode = "min"
 
     def __init__(
@@ -230,15 +231,11 @@ class MinSaver(StatisticFollower, Callback):
         """Release the writer."""
         self._writer.close()
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the best values, and how many values of the statistic have been used."""
-        return {"best": [[value, name] for value, name in self._best], "statistic": self.statistic.state_dict()}
-
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the best values; files of later steps are removed, and missing files are ignored."""
-        self.statistic.load_state_dict(state["statistic"])
+        super().load_state_dict(state)
         known = self._directory.names()
-        best = [(float(value), str(name)) for value, name in state["best"]]
+        best = self._best
         # A killed run may have removed a file in favor of a better one that this run has yet to reach.
         self._best = [(value, name) for value, name in best if name in known][: self._keep]
         for _, name in best:

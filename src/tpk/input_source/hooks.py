@@ -26,7 +26,7 @@ class SourceHooks:
         for callback in callbacks:
             callback.trainer = trainer
             name = describe(callback)
-            found += [Registration(name, callback, each, raise_stop) for each in implementations_of(callback)]
+            found += [Registration(name, each, raise_stop) for each in implementations_of(callback)]
         self._registrations = sorted(found, key=lambda each: each.implementation.place)
 
     def call(self, hook: str) -> None:

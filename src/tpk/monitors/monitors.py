@@ -216,7 +216,7 @@ class Monitors:
         The state of a failing monitor is None: how much of its files belongs to this checkpoint is unknown.
         """
         for monitor in self.monitors:
-            if not monitor._overrides("state_dict"):
+            if not (monitor.state_attributes or monitor._overrides("state_dict")):
                 monitor.isolation.call("flush")
         states = {key: monitor.isolation.call("state_dict") for key, monitor in self._keyed.items()}
         return {

@@ -6,8 +6,7 @@ import logging
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import tpk
 from tpk.errors import ConfigError
@@ -52,6 +51,8 @@ class ScalarPrinter(Monitor):
         ```
     """
 
+    state_attributes = ("_values",)
+
     def __init__(
         self,
         enable_step: bool = False,
@@ -85,14 +86,6 @@ class ScalarPrinter(Monitor):
     def after_train(self, trainer: tpk.Trainer) -> None:
         """Log the scalars that were reported after the last epoch."""
         self._log(trainer)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the values that are still to be logged."""
-        return {"values": dict(self._values)}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the values that `state_dict` returned."""
-        self._values = dict(state["values"])
 
     def _log(self, trainer: tpk.Trainer, saving: Sequence[str] = ()) -> None:
         """Log the values that were reported since the last time."""

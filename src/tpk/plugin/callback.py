@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -34,17 +34,34 @@ class Plugin(RecordsOptions):
         kind: ``"trainer"``, ``"strategy"``, ``"monitor"`` or ``"callback"``.
         plugin_name: the unique name under which it was registered, such as ``"ModelSaver"`` or ``"ModelSaver#2"``.
             Subclasses are free to have a `name`.
+        state_attributes: the names of the attributes that a checkpoint keeps and a resumed run restores: plain data and
+            arrays, which `__init__` must set. Those of base classes are included.
+
+    Example:
+        ```python
+        class Patience(tpk.Callback):
+            state_attributes = ("best", "waited")
+        ```
     """
 
     kind: ClassVar[str]
     plugin_name: str = ""
+    state_attributes: ClassVar[Sequence[str]] = ()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Include the `state_attributes` of the base classes."""
+        super().__init_subclass__(**options)
+        named = [name for base in reversed(cls.__mro__) for name in vars(base).get("state_attributes", ())]
+        cls.state_attributes = tuple(dict.fromkeys(named))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the plugin for a checkpoint, as plain data, without variables and other plugins."""
-        return {}
+        """Return the state for a checkpoint, as plain data: by default, the values of the `state_attributes`."""
+        return {name: getattr(self, name) for name in self.state_attributes}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what `state_dict` returned."""
+        for name in self.state_attributes:
+            setattr(self, name, state[name])
 
 
 class Callback(Plugin):
@@ -54,9 +71,9 @@ class Callback(Plugin):
     Callbacks are called in the order of their list. ``@tpk.hookimpl(tryfirst=True)`` and ``trylast=True`` move a method
     before or after the others.
 
-    `state_dict` and `load_state_dict` save and restore the state of the callback in checkpoints. A resumed run restores
-    the state after ``before_train`` (and after ``before_epoch``, if it continues within an epoch), to the callback with
-    the same class and the same `state_key`.
+    Checkpoints keep the attributes in `state_attributes`, or what `state_dict` returns. A resumed run restores them
+    after ``before_train`` (and after ``before_epoch``, if it continues within an epoch), in the callback with the same
+    class and the same `state_key`.
 
     Attributes:
         kind: ``"callback"``; or ``"monitor"`` or ``"strategy"``, which are also callbacks.

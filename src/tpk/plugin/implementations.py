@@ -20,6 +20,7 @@ class Implementation:
     """One hook as one plugin implements it.
 
     Attributes:
+        plugin: the plugin.
         hook: the name of the hook.
         method: the function or bound method that is called.
         wrapper: whether it is a generator that wraps all other implementations.
@@ -27,6 +28,7 @@ class Implementation:
         trylast: whether it is called after the others.
     """
 
+    plugin: object
     hook: str
     method: Callable[..., Any]
     wrapper: bool
@@ -98,7 +100,7 @@ def _implementation(plugin: object, hook: str, method: Any, hooks: Mapping[str, 
     options = _options_of(where, plugin, method)
     _check_kind(where, hook, method, is_wrapper=options["wrapper"])
     taken_arguments(where, hooks[hook], method)
-    return Implementation(hook, method, **options)
+    return Implementation(plugin, hook, method, **options)
 
 
 def _check_kind(where: str, hook: str, method: Callable[..., Any], *, is_wrapper: bool) -> None:

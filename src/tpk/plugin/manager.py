@@ -153,8 +153,7 @@ class HookManager:
             name = _unique_name(describe(plugin), known)
             known[name] = plugin
             registrations += [
-                Registration(name, plugin, each, self._take_stop)
-                for each in implementations_of(plugin, self._arguments)
+                Registration(name, each, self._take_stop) for each in implementations_of(plugin, self._arguments)
             ]
         added = list(known)[len(self._plugins) :]
         for name in added:

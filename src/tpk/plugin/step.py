@@ -34,17 +34,13 @@ class Registration:
 
     Attributes:
         name: the name of the plugin.
-        plugin: the plugin.
         implementation: the hook as the plugin implements it.
         is_moving: whether pluggy is registering it again, only to change its place in the order. Then it must not be
             called again for earlier calls of a historic hook.
     """
 
-    def __init__(
-        self, name: str, plugin: object, implementation: Implementation, take_stop: Callable[[StopTraining], None]
-    ) -> None:
+    def __init__(self, name: str, implementation: Implementation, take_stop: Callable[[StopTraining], None]) -> None:
         self.name = name
-        self.plugin = plugin
         self.implementation = implementation
         self.is_moving = False
         function = noted(self, take_stop)
@@ -170,8 +166,8 @@ def compile_step(
 ) -> StepHooks:
     """Return the step hooks of registrations, given by hook, in call order; see `StepHooks`."""
     methods = {hook: tuple(map(function_of, registrations)) for hook, registrations in called.items()}
-    requests = {id(each.plugin): index for index, each in enumerate(called["before_run"])}
-    positions = [requests.get(id(each.plugin)) for each in called["after_run"]]
+    requests = {id(each.implementation.plugin): index for index, each in enumerate(called["before_run"])}
+    positions = [requests.get(id(each.implementation.plugin)) for each in called["after_run"]]
     return StepHooks(
         before_run=methods["before_run"],
         after_run=tuple(zip(methods["after_run"], positions, strict=True)),

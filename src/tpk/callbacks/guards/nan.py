@@ -77,6 +77,7 @@ class NanGuard(Callback):
     """
 
     chief_only = False
+    state_attributes = ("rollbacks", "_skipped")
 
     def __init__(
         self,
@@ -228,14 +229,6 @@ class NanGuard(Callback):
             new = skipped - self._skipped
             logger.warning("epoch %d: %d updates were skipped, %d in all", trainer.epoch_num, new, skipped)
         self._skipped = skipped
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the counts; empty for ``"stop"``, which counts nothing."""
-        return {} if self._on_nan == "stop" else {"rollbacks": self.rollbacks, "skipped": self._skipped}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the counts."""
-        self.rollbacks, self._skipped = state.get("rollbacks", 0), state.get("skipped", 0)
 
     def _find_gates(self, trainer: tpk.Trainer) -> None:
         self._gates = trainer.graph.get_collection(GATES_KEY)

@@ -18,7 +18,7 @@ from tpk.plugin.creation import also_spelled
 
 
 @also_spelled({"monitor": "monitor_stat"})
-class EarlyStopping(StatisticFollower, Callback):
+class EarlyStopping(StatisticFollower):
     """Stops training when a statistic stops improving.
 
     The training ends cleanly after the epoch: all other callbacks finish it. If it is resumed later, it ends at once.
@@ -41,6 +41,7 @@ class EarlyStopping(StatisticFollower, Callback):
 
     # All processes of a training end together.
     chief_only = False
+    state_attributes = ("_best", "_waited", "_reason")
 
     def __init__(self, monitor_stat: str, patience: int, min_delta: float = 0.0, mode: str = "min") -> None:
         check_at_least(self, 1, patience=patience)
@@ -75,20 +76,6 @@ class EarlyStopping(StatisticFollower, Callback):
             best = "never a number" if self._best is None else f"{self._best:.5g} at best"
             self._reason = f"{self.statistic.name} was {best}, and not better in its last {self._waited} values"
             trainer.request_stop(self._reason)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the best value, and how long ago it was."""
-        return {
-            "best": self._best,
-            "waited": self._waited,
-            "reason": self._reason,
-            "statistic": self.statistic.state_dict(),
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state_dict` returned."""
-        self._best, self._waited, self._reason = state["best"], state["waited"], state["reason"]
-        self.statistic.load_state_dict(state["statistic"])
 
     def _is_better(self, value: float) -> bool:
         if math.isnan(value):

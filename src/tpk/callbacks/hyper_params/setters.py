@@ -177,10 +177,11 @@ class HyperParamSetter(Callback, abc.ABC):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the value."""
-        return {"value": self.param.get_value()}
+        return {**super().state_dict(), "value": self.param.get_value()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the value."""
+        super().load_state_dict(state)
         self.param.set_value(state["value"])
 
     def _set_param(self) -> None:
@@ -376,6 +377,8 @@ class StatMonitorParamSetter(StatisticFollower, HyperParamSetter):
         ```
     """
 
+    state_attributes = ("_epoch_of_last_change",)
+
     def __init__(
         self,
         param: HyperParam | str,
@@ -425,15 +428,6 @@ class StatMonitorParamSetter(StatisticFollower, HyperParamSetter):
         self._epoch_of_last_change = self.last_epoch
         logger.info("%s has not improved enough: %s", self.statistic.name, values)
         return self._value_func(self.param.get_value())
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the value, and the epoch of the last change."""
-        return {**super().state_dict(), "epoch_of_last_change": self._epoch_of_last_change}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the value and the epoch of the last change."""
-        super().load_state_dict(state)
-        self._epoch_of_last_change = state["epoch_of_last_change"]
 
 
 class LearningRateMonitor(Callback):

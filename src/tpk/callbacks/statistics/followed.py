@@ -66,8 +66,8 @@ class Statistic:
         self._seen = state["seen"]
 
 
-class StatisticFollower:
-    """Second base of callbacks that follow a statistic; the log of the training's end shows its best value.
+class StatisticFollower(Callback):
+    """Base of callbacks that follow a statistic; the log of the training's end shows its best value.
 
     Attributes:
         statistic: the statistic; set by the constructor.
@@ -79,6 +79,15 @@ class StatisticFollower:
     def best_checkpoint(self) -> Path | None:
         """The checkpoint of the best value, if the callback has saved one."""
         return None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state, with how many values of the statistic have been used."""
+        return {**super().state_dict(), "statistic": self.statistic.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state_dict` returned."""
+        super().load_state_dict(state)
+        self.statistic.load_state_dict(state["statistic"])
 
 
 def statistic_followers(callbacks: Sequence[Any]) -> list[StatisticFollower]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -159,6 +159,8 @@ class SimpleMovingAverage(Callback):
         ```
     """
 
+    state_attributes = ("_window",)
+
     def __init__(self, tensors: Sequence[Any], window_size: int) -> None:
         if isinstance(tensors, str) or not tensors:
             raise ConfigError(f"SimpleMovingAverage takes a list of tensors or of their names, got {tensors!r}.")
@@ -200,11 +202,3 @@ class SimpleMovingAverage(Callback):
             for name, average in zip(self._names, np.mean(self._window, axis=0), strict=True):
                 trainer.monitors.put_scalar(f"{name.removesuffix(':0')}/SMA", average)
             self._window = []
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the values in the window as strings, because JSON has no NaN."""
-        return {"window": [[repr(value) for value in values] for values in self._window]}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state_dict` returned."""
-        self._window = [[float(value) for value in values] for values in state["window"]]

@@ -110,7 +110,7 @@ class MinSaver(Callback, tpk.MinSaver):
     def load_state_dict(self, state: Any) -> None:
         """Restore the best value."""
         self.statistic.load_state_dict(state["statistic"])
-        self._best = [(float(value), name) for value, name in state["best"]]
+        self._best = state["_best"]
 
 
 class MaxSaver(MinSaver):

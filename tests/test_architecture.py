@@ -32,7 +32,7 @@ WITHOUT_TENSORFLOW = {"plugin", *GROUND, "dataflow", "cli"}
 FILES = sorted(SOURCE.rglob("*.py"))
 
 BUDGETS = {
-    "callbacks": 3930,
+    "callbacks": 3935,
     "checkpoint": 1315,
     "cli": 1850,
     "dataflow": 3617,
@@ -40,7 +40,7 @@ BUDGETS = {
     "input_source": 1550,
     "layers": 1700,
     "monitors": 975,
-    "plugin": 1305,
+    "plugin": 1306,
     "predict": 1080,
     "session": 760,
     "strategies": 1150,

@@ -52,7 +52,8 @@ class Plugin(RecordsOptions):
         """Include the `state_attributes` of the base classes."""
         super().__init_subclass__(**options)
         named = [name for base in reversed(cls.__mro__) for name in vars(base).get("state_attributes", ())]
-        cls.state_attributes = tuple(dict.fromkeys(named))
+        if named:
+            cls.state_attributes = tuple(dict.fromkeys(named))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state for a checkpoint, as plain data: by default, the values of the `state_attributes`."""

@@ -155,7 +155,7 @@ def test_a_callback_without_hooks_would_never_be_called():
 )
 def test_hooks_of_other_frameworks_are_errors_that_name_ours(theirs, ours):
     plugin_class = type("Foreign", (Callback,), {theirs: lambda self: None, "before_train": lambda self: None})
-    with pytest.raises(tpk.errors.HookError, match=f"Foreign .*{theirs} .*'{ours}'"):
+    with pytest.raises(tpk.errors.HookError, match=rf"Foreign .*{theirs}\b.*'{ours}'"):
         implementations_of(plugin_class())
 
 

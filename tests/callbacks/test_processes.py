@@ -40,6 +40,7 @@ class Look(tpk.Callback):
     def trigger_step(self, trainer):
         assert all(each.began.wait(60) for each in self.threads)
         self.alive = [each.is_alive() for each in self.threads]
+        self.sess = trainer.sess
 
 
 def records(caplog, level):
@@ -185,8 +186,9 @@ def test_a_thread_that_was_started_before_is_an_error(run_steps):
 def test_a_shared_session_is_the_default_one_in_the_thread(run_steps):
     plain, shared = Loop("plain"), Loop("shared")
     starter = tpk.StartProcOrThread([plain, tpk.ShareSessionThread(shared)])
-    trainer = run_steps([starter, Look(plain, shared)], 1)
-    assert shared.found == (trainer.sess, trainer.graph)
+    look = Look(plain, shared)
+    trainer = run_steps([starter, look], 1)
+    assert shared.found == (look.sess, trainer.graph)
     assert plain.found[0] is None
 
 

@@ -53,7 +53,7 @@ def test_received_data_runs_no_code(theirs, tmp_path, monkeypatch):
 def test_a_process_with_an_invalid_value_tells_the_others():
     ours = WithAnother(pack(what="counts", value=1))
     with pytest.raises(
-        ConfigError, match=r"rank 0 cannot send 'counts' to the others: value\['x'\] is <object"
+        ConfigError, match=r"rank 0 cannot send 'counts' to the others: value\['x'\] is not plain data: object"
     ) as failed:
         ours.gather_object("counts", {"x": object()})
     with pytest.raises(PeerError, match=r"rank 1 has failed: ConfigError\(.*rank 0 cannot send") as told:

@@ -299,14 +299,14 @@ def keeps_tracebacks() -> bool:
     return os.environ.get("TPK_TRACEBACK", "") not in ("", "0")
 
 
-_HIDDEN = ("tpk", "click", "contextlib", "importlib", "pluggy", "tensorflow")
-"""The packages whose frames are left out."""
+_HIDDEN = re.compile(r"(tpk(_\w+)?|click|contextlib|importlib|pluggy|tensorflow)(\.|$)")
+"""Matches the modules whose frames are left out: those of tpk, of its packages, and of libraries."""
 
 
 def _without_hidden(frames: TracebackType | None) -> TracebackType | None:
     kept = []
     while frames is not None:
-        if str(frames.tb_frame.f_globals.get("__name__")).partition(".")[0] not in _HIDDEN:
+        if not _HIDDEN.match(str(frames.tb_frame.f_globals.get("__name__"))):
             kept.append(frames)
         frames = frames.tb_next
     for each in reversed(kept):

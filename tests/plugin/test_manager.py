@@ -363,6 +363,9 @@ def test_plugins_are_found_by_name_and_by_identity():
     manager, ours = HookManager(), pluggy.PluginManager("tpk")
     first, second, stranger = Recorder(), Failing(), Recorder()
     for plugin in (first, second):
+        plugin.trainer = types.SimpleNamespace(
+            epoch_num=0, local_step=-1, global_step=0
+        )  # pluggy 1.6 reads properties.
         ours.register(plugin, manager.register(plugin))
     assert manager.list_name_plugin() == ours.list_name_plugin() == [("Recorder", first), ("Failing", second)]
     for name in ("Recorder", "Failing", "Recorder#2"):
@@ -426,6 +429,7 @@ def test_a_historic_hook_is_called_as_often_as_by_pluggy(moments):
             their_players += (their_new := [kind() for kind in moment])
             manager.register_all(new)
             for player in their_new:
+                player.trainer = types.SimpleNamespace(epoch_num=0, local_step=-1, global_step=0)  # as above
                 theirs.register(player)
     assert [player.levels for player in players] == [player.levels for player in their_players]
     assert sorted(results) == sorted(their_results)

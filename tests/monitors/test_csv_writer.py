@@ -23,7 +23,7 @@ def start(trainer, state=None):
     return monitors
 
 
-def report(monitors, step, **scalars):
+def report(monitors, step, /, **scalars):
     monitors.trainer.global_step = step
     for name, value in scalars.items():
         monitors.put_scalar(name, value)

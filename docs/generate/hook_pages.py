@@ -1,10 +1,10 @@
-"""The reference of the hooks, from `tpk.Callback` and `tpk.plugin.spec`."""
+"""The reference of the hooks, from `tpk.Callback` and `tpk.plugin.hookspecs`."""
 
 import ast
 import inspect
 
 from tpk.plugin.callback import MAY_STOP, STEP_HOOKS, Callback
-from tpk.plugin.spec import ConfigurationSpecs
+from tpk.plugin.hookspecs import ConfigurationSpecs
 
 WHEN = {
     "tpk_add_hookspecs": "when the plugin is registered",

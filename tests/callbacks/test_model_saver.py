@@ -7,7 +7,7 @@ import tensorflow as tf
 
 import tpk
 from tpk.checkpoint.files import newest_complete
-from tpk.checkpoint.variables import VariableWriter
+from tpk.checkpoint.variable_writer import VariableWriter
 
 v1 = tf.compat.v1
 

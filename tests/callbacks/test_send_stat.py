@@ -48,7 +48,7 @@ def test_a_command_that_fails_is_logged(run_steps, caplog, capfd):
 
 
 def test_a_command_that_hangs_is_killed(run_steps, caplog, monkeypatch):
-    monkeypatch.setattr("tpk.callbacks.processes._SECONDS_TO_RUN", 1)
+    monkeypatch.setattr("tpk.callbacks.background._SECONDS_TO_RUN", 1)
     run_steps([tpk.SendStat("exec sleep 600 # {x}"), Report("x")], 1)
     (error,) = records(caplog, "ERROR")
     assert "took longer than 1 s, and was killed" in error

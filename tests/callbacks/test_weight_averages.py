@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 import tpk
-from tpk.callbacks.weight_averages import WithAveragedWeights
+from tpk.callbacks.averaged_weights import WithAveragedWeights
 from tpk.graph.optimizers.weight_averages import MovingAverageOptimizer
 
 v1 = tf.compat.v1

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from tpk.checkpoint import directory as checkpoint_directory
-from tpk.checkpoint.directory import CheckpointDirectory
+from tpk.checkpoint.checkpoint_directory import CheckpointDirectory
 from tpk.checkpoint.files import checksum, describe_file, newest_complete, read_checkpoint, state_bytes
 from tpk.errors import CheckpointError
 
@@ -377,6 +377,6 @@ def test_reading_needs_no_tensorflow():
         "import sys, types; sys.modules['tensorflow'] = None; import tpk;"
         "package = types.ModuleType('tpk.session'); package.__path__ = [tpk.__path__[0] + '/session'];"
         "sys.modules['tpk.session'] = package;"
-        "import tpk.checkpoint.files, tpk.checkpoint.directory"
+        "import tpk.checkpoint.files, tpk.checkpoint.checkpoint_directory"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

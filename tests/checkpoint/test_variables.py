@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tpk.checkpoint.reader import CheckpointReader
-from tpk.checkpoint.variables import VariableWriter, assign_by_name, read_variables, saved_name, take_snapshot
+from tpk.checkpoint.variable_writer import VariableWriter, assign_by_name, read_variables, saved_name, take_snapshot
 from tpk.errors import CheckpointError
 
 v1 = tf.compat.v1

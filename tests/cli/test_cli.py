@@ -11,7 +11,7 @@ import pytest
 import tpk
 from tpk.cli.main import main
 from tpk.cli.plugins.check import check_imports
-from tpk.cli.plugins.listing import summary_of
+from tpk.cli.plugins.plugin_table import summary_of
 from tpk.plugin.catalog import CatalogEntry, get_catalog
 
 GREETER = '''

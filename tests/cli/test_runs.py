@@ -13,8 +13,8 @@ import tensorflow as tf
 
 import tpk
 from tpk.cli.main import main
-from tpk.cli.runs.listing import differences
 from tpk.cli.runs.run import Run
+from tpk.cli.runs.run_table import differences
 from tpk.train.run.lock import run_lock
 
 

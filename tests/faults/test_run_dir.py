@@ -12,7 +12,7 @@ from faulty_runs import assert_same_end, assert_same_values
 from killed_training import Scenario, train
 
 import tpk
-from tpk.checkpoint.directory import CheckpointDirectory
+from tpk.checkpoint.checkpoint_directory import CheckpointDirectory
 from tpk.checkpoint.files import newest_complete
 from tpk.checkpoint.series import CheckpointSeries, Retention
 

@@ -179,7 +179,7 @@ def test_a_failure_that_a_step_raised_is_not_logged_again(drive, specs, caplog):
 
 
 def test_data_code_that_does_not_return_is_left_behind_with_a_warning(drive, specs, caplog, monkeypatch):
-    monkeypatch.setattr("tpk.input_source.threads.STOP_TIMEOUT", 0.01)
+    monkeypatch.setattr("tpk.input_source.data_thread.STOP_TIMEOUT", 0.01)
     asked, go_on = threading.Event(), threading.Event()
 
     def datapoints():
@@ -198,7 +198,7 @@ def test_data_code_that_does_not_return_is_left_behind_with_a_warning(drive, spe
 
 
 def test_reset_state_waits_for_the_data_code(drive, specs, caplog, when_logged, monkeypatch):
-    monkeypatch.setattr("tpk.input_source.threads.STOP_TIMEOUT", 0.01)
+    monkeypatch.setattr("tpk.input_source.data_thread.STOP_TIMEOUT", 0.01)
     passes = []
 
     class Flow:

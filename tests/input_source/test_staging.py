@@ -135,7 +135,7 @@ def test_a_failure_ahead_of_the_steps_is_logged_and_not_lost(drive, specs, caplo
 
 
 def test_data_code_that_does_not_return_is_left_behind_with_a_warning(drive, specs, caplog, monkeypatch):
-    monkeypatch.setattr("tpk.input_source.threads.STOP_TIMEOUT", 0.01)
+    monkeypatch.setattr("tpk.input_source.data_thread.STOP_TIMEOUT", 0.01)
     asked, go_on = threading.Event(), threading.Event()
 
     def datapoints():

@@ -19,7 +19,7 @@ import pytest
 import tensorflow as tf
 
 import tpk
-from tpk.plugin.description import described, leaves_of, options_of
+from tpk.plugin.recorded_options import described, leaves_of, options_of
 
 
 class Greeting(tpk.Callback):

@@ -16,7 +16,7 @@ import pytest
 
 import tpk
 from tpk.plugin.creation import Ref
-from tpk.plugin.description import module_of_script, written, written_plugin
+from tpk.plugin.recorded_options import module_of_script, written, written_plugin
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import pytest
 
 from tpk.plugin import Callback
 from tpk.plugin.callback import HOOK_ARGUMENTS
-from tpk.plugin.spec import ConfigurationSpecs
+from tpk.plugin.hookspecs import ConfigurationSpecs
 
 SPECIFICATIONS = {
     name: getattr(specs, name)

@@ -20,10 +20,10 @@ from tpk.testing import (
     check_trainer,
     leftovers,
 )
-from tpk.testing.callbacks import CallbackConformance
-from tpk.testing.monitors import MonitorConformance
-from tpk.testing.strategies import StrategyConformance
-from tpk.testing.trainers import TrainerConformance
+from tpk.testing.callback_rules import CallbackConformance
+from tpk.testing.monitor_rules import MonitorConformance
+from tpk.testing.strategy_rules import StrategyConformance
+from tpk.testing.trainer_rules import TrainerConformance
 
 pytestmark = pytest.mark.once
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import tpk
 from tpk.dataflow import DataFromList
-from tpk.train.run.directory import run_log
+from tpk.train.run.run_directory import run_log
 
 v1 = tf.compat.v1
 
@@ -59,7 +59,7 @@ TRAINERS = {
     "name": "SimpleTrainer",
     "queue": "QueueInputTrainer",
     "class": tpk.SimpleTrainer,
-    "module": "tpk.train.trainers:SimpleTrainer",
+    "module": "tpk.train.named_trainers:SimpleTrainer",
     "strategy": "single",
     "strategy with options": tpk.use("single", devices=["/cpu:0"]),
     "replicated on one": tpk.use("replicated", devices=1),
@@ -162,7 +162,7 @@ class Normalized(Linear):
         self.rate = rate
 
     def build_graph(self, x, y):
-        return super().build_graph(tpk.layers.batch_normalization(x, training=True), y)
+        return super().build_graph(tpk.layers.batch_norm_layer(x, training=True), y)
 
     def optimizer(self):
         rate = v1.get_variable("learning_rate", initializer=self.rate, trainable=False)

@@ -145,7 +145,7 @@ def test_options_of_other_libraries_are_explained(names):
 def test_callbacks_monitor_a_statistic_as_those_of_other_libraries():
     assert repr(tpk.EarlyStopping(monitor="cost", patience=3)) == repr(tpk.EarlyStopping("cost", 3))
     for kind in (tpk.MinSaver, tpk.MaxSaver):
-        assert tpk.plugin.description.options_of(kind(monitor="cost", save_top_k=2))["keep"] == 2
+        assert tpk.plugin.recorded_options.options_of(kind(monitor="cost", save_top_k=2))["keep"] == 2
 
 
 @pytest.mark.parametrize("text", [*OPTIONS.values(), *NAMES.values(), *METHODS.values()])

@@ -1,3 +1,9 @@
+from .averaged_weights import WithAveragedWeights as WithAveragedWeights
+from .background import (
+    SendStat as SendStat,
+    ShareSessionThread as ShareSessionThread,
+    StartProcOrThread as StartProcOrThread,
+)
 from .debugging import DebugRun as DebugRun, InjectShell as InjectShell
 from .factory import CallbackFactory as CallbackFactory
 from .graph_ops import (
@@ -52,11 +58,6 @@ from .inspection.tensors import (
     ProcessTensors as ProcessTensors,
     TensorPrinter as TensorPrinter,
 )
-from .processes import (
-    SendStat as SendStat,
-    ShareSessionThread as ShareSessionThread,
-    StartProcOrThread as StartProcOrThread,
-)
 from .run_tensors import find_tensor as find_tensor
 from .savers import (
     MaxSaver as MaxSaver,
@@ -69,16 +70,16 @@ from .session_hooks import (
 )
 from .statistics.epoch_means import EpochMeans as EpochMeans
 from .statistics.followed import Statistic as Statistic
-from .statistics.progress import (
-    EstimatedTimeLeft as EstimatedTimeLeft,
-    ProgressBar as ProgressBar,
-)
-from .statistics.rates import InputMonitor as InputMonitor, ThroughputTracker as ThroughputTracker
-from .statistics.summaries import (
+from .statistics.merged_summaries import (
     MergeAllSummaries as MergeAllSummaries,
     MovingAverageSummary as MovingAverageSummary,
     SimpleMovingAverage as SimpleMovingAverage,
 )
+from .statistics.progress_bar import (
+    EstimatedTimeLeft as EstimatedTimeLeft,
+    ProgressBar as ProgressBar,
+)
+from .statistics.rates import InputMonitor as InputMonitor, ThroughputTracker as ThroughputTracker
 from .statistics.trackers import (
     GPUMemoryTracker as GPUMemoryTracker,
     GPUUtilizationTracker as GPUUtilizationTracker,
@@ -91,4 +92,3 @@ from .triggers import (
     PeriodicTrigger as PeriodicTrigger,
     ProxyCallback as ProxyCallback,
 )
-from .weight_averages import WithAveragedWeights as WithAveragedWeights

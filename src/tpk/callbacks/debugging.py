@@ -13,10 +13,10 @@ import tempfile
 from pathlib import Path
 
 import tpk
+from tpk.argument_checks import check_at_least, check_one_of
+from tpk.callbacks.background import handle_interrupts
 from tpk.callbacks.inference.runner import InferenceRunner
-from tpk.callbacks.processes import handle_interrupts
 from tpk.callbacks.triggers import Every, PeriodicTrigger, TimedCallback, innermost
-from tpk.checks import check_at_least, check_one_of
 from tpk.errors import ConfigError, StopTraining
 from tpk.plugin import Callback, RunSettings, hookimpl, order_of
 from tpk.plugin.creation import import_optional

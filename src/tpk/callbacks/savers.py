@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import tpk
+from tpk.argument_checks import check_at_least, check_flags, check_not_negative, check_one_of, given
 from tpk.callbacks.statistics.followed import Statistic, StatisticFollower
 from tpk.callbacks.triggers import Every, TimedCallback
-from tpk.checkpoint.directory import CheckpointDirectory
+from tpk.checkpoint.checkpoint_directory import CheckpointDirectory
 from tpk.checkpoint.series import ON_FAILURE, CheckpointSeries, Retention, handle_failure
-from tpk.checkpoint.variables import VariableWriter, take_snapshot
-from tpk.checks import check_at_least, check_flags, check_not_negative, check_one_of, given
+from tpk.checkpoint.variable_writer import VariableWriter, take_snapshot
 from tpk.errors import CheckpointError
 from tpk.graph.variables import saveable_variables
 from tpk.plugin import hookimpl

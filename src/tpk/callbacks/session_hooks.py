@@ -12,7 +12,7 @@ from tpk.errors import HookError, StopTraining
 from tpk.graph.step_counter import get_global_step_var
 from tpk.plugin import Callback, hookimpl
 from tpk.plugin.callback import HOOK_ARGUMENTS
-from tpk.plugin.spec import taking_all
+from tpk.plugin.hookspecs import taking_all
 from tpk.tf_internals import lacks_saver
 
 SessionRunHook = tf.compat.v1.train.SessionRunHook

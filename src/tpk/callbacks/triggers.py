@@ -11,13 +11,13 @@ from typing import Any
 import attrs
 
 import tpk
-from tpk.checks import check_at_least, check_positive, given
+from tpk.argument_checks import check_at_least, check_positive, given
 from tpk.errors import ConfigError, HookError, PluginError
 from tpk.plugin import RunSettings, hookimpl, order_of
 from tpk.plugin.callback import HOOK_ARGUMENTS, HOOK_NAMES, Callback, trigger_of
 from tpk.plugin.catalog import get_catalog
 from tpk.plugin.creation import Use
-from tpk.plugin.spec import taking_all
+from tpk.plugin.hookspecs import taking_all
 
 logger = logging.getLogger(__name__)
 

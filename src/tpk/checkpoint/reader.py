@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tpk.checkpoint.directory import file_name
+from tpk.checkpoint.checkpoint_directory import file_name
 from tpk.checkpoint.files import newest_complete, training_states
 from tpk.checkpoint.stored_values import StoredValues, ValueSpec
 from tpk.errors import CheckpointError

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from tpk.checkpoint.stored_values import STORED_BFLOAT16, DictValues, StoredValues, ValueSpec
-from tpk.checkpoint.variables import saved_name, saved_part
+from tpk.checkpoint.variable_writer import saved_name, saved_part
 from tpk.errors import CheckpointError
 from tpk.graph.variables import assign_values, saveable_variables, variable_name
 from tpk.text import shorten, some, text_table

@@ -11,9 +11,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.checkpoint.directory import CheckpointDirectory
-from tpk.checkpoint.variables import Snapshot, VariableWriter, take_snapshot
-from tpk.checks import check_one_of
+from tpk.argument_checks import check_one_of
+from tpk.checkpoint.checkpoint_directory import CheckpointDirectory
+from tpk.checkpoint.variable_writer import Snapshot, VariableWriter, take_snapshot
 from tpk.errors import CheckpointError
 
 logger = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from tpk.checkpoint.reader import CheckpointReader, find_checkpoint
 from tpk.checkpoint.restore import Match, match, restore_matches, some_of
 from tpk.checkpoint.stored_values import DictValues, NpzReader, StoredValues
 from tpk.errors import CheckpointError
-from tpk.plugin.description import RecordsOptions
+from tpk.plugin.recorded_options import RecordsOptions
 from tpk.tower.tower_func import variables_beside_model
 
 logger = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ import click
 import numpy as np
 
 from tpk.checkpoint.stored_values import STORED_BFLOAT16, NpzReader, StoredValues
-from tpk.cli.checkpoints import errors_of_files
+from tpk.cli.checkpoint_command import errors_of_files
 from tpk.cli.framework import examples, json_option, quiet_tensorflow
 from tpk.cli.table import print_table
 from tpk.errors import CheckpointError

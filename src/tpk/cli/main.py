@@ -17,13 +17,13 @@ from tpk.errors import TpkError, keeps_tracebacks, shorten
 
 COMMANDS = {
     "train": "tpk.cli.train:train",
-    "runs": "tpk.cli.runs.listing:runs",
+    "runs": "tpk.cli.runs.run_table:runs",
     "show": "tpk.cli.runs.showing:show",
     "plot": "tpk.cli.runs.plotting:plot",
-    "checkpoint": "tpk.cli.checkpoints:checkpoint",
-    "export": "tpk.cli.export:export",
+    "checkpoint": "tpk.cli.checkpoint_command:checkpoint",
+    "export": "tpk.cli.export_command:export",
     "data-speed": "tpk.cli.data_speed:data_speed",
-    "plugins": "tpk.cli.plugins.listing:plugins",
+    "plugins": "tpk.cli.plugins.plugin_table:plugins",
     "doctor": "tpk.cli.doctor:doctor",
 }
 """The commands of tpk itself."""

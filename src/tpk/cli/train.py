@@ -37,7 +37,7 @@ def train(file: Path, overrides: tuple[str, ...], resume: bool) -> int:
     """
     # These import TensorFlow.
     from tpk.train.launch import launch_train_with_config
-    from tpk.train.run.directory import default_run_dir, run_of_file
+    from tpk.train.run.run_directory import default_run_dir, run_of_file
     from tpk.train.run_file.read import read_run_file
 
     config, trainer = read_run_file(file, overrides)

@@ -27,7 +27,7 @@ from .memory import (
 )
 from .parallel.maps import MultiProcessMapData as MultiProcessMapData, MultiThreadMapData as MultiThreadMapData
 from .parallel.runners import MultiProcessRunner as MultiProcessRunner
-from .parallel.threads import MultiThreadRunner as MultiThreadRunner
+from .parallel.thread_flows import MultiThreadRunner as MultiThreadRunner
 from .position import Position as Position
 from .serialize import LMDBSerializer as LMDBSerializer
 from .sources import (

@@ -19,7 +19,7 @@ from tpk.dataflow.foreign import is_foreign_sequence
 from tpk.dataflow.memory import Allocate
 from tpk.dataflow.position import Count, Parts, Position, flows_within, in_parts
 from tpk.errors import ConfigError, InputError
-from tpk.plugin.description import RecordsOptions
+from tpk.plugin.recorded_options import RecordsOptions
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from tpk.checks import check_at_least, check_positive, given
+from tpk.argument_checks import check_at_least, check_positive, given
 from tpk.dataflow.base import (
     DataFlow,
     ProxyDataFlow,

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tpk.checks import check_at_least, check_positive, given
+from tpk.argument_checks import check_at_least, check_positive, given
 from tpk.dataflow.base import (
     DataFlow,
     RNGDataFlow,

@@ -20,7 +20,7 @@ from .optimizers.gradient_processors import (
 )
 from .optimizers.loss_scale import DynamicLossScaleOptimizer as DynamicLossScaleOptimizer
 from .optimizers.non_finite import SkipNonFiniteOptimizer as SkipNonFiniteOptimizer
-from .optimizers.proxy import (
+from .optimizers.proxy_optimizer import (
     PostProcessOptimizer as PostProcessOptimizer,
     ProxyOptimizer as ProxyOptimizer,
     VariableAssignmentOptimizer as VariableAssignmentOptimizer,
@@ -41,7 +41,7 @@ from .reports.overview import (
     model_overview as model_overview,
 )
 from .reports.png import encode_png as encode_png
-from .reports.summaries import (
+from .reports.summary_ops import (
     MOVING_SUMMARY_OPS_KEY as MOVING_SUMMARY_OPS_KEY,
     add_activation_summary as add_activation_summary,
     add_moving_summary as add_moving_summary,

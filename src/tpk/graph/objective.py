@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from tpk.checks import check_at_least
+from tpk.argument_checks import check_at_least
 from tpk.errors import ConfigError, TowerError
 from tpk.graph.gradients import check_cost
 from tpk.graph.variables import variable_name

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.checks import check_not_negative
+from tpk.argument_checks import check_not_negative
 from tpk.errors import ConfigError
 from tpk.graph.variables import NamePattern, name_in_tower, tower_of, variable_name
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.checks import check_one_of
+from tpk.argument_checks import check_one_of
 from tpk.errors import ConfigError, add_note
 
 PRECISIONS = ("float32", "bfloat16", "float16")

@@ -1,5 +1,5 @@
 from .base import InputSource as InputSource
-from .dataset import (
+from .dataset_input import (
     TFDatasetInput as TFDatasetInput,
     dataflow_to_dataset as dataflow_to_dataset,
 )
@@ -8,7 +8,7 @@ from .meter import (
     InputMeter as InputMeter,
     InputReading as InputReading,
 )
-from .proxy import (
+from .proxy_input import (
     ProxyInput as ProxyInput,
     remap_input_source as remap_input_source,
 )

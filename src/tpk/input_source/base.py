@@ -19,7 +19,7 @@ from tpk.input_source.datapoint import DatapointConverter
 from tpk.input_source.meter import InputMeter
 from tpk.input_source.stream import DatapointStream
 from tpk.plugin.callback import Callback
-from tpk.plugin.description import RecordsOptions
+from tpk.plugin.recorded_options import RecordsOptions
 
 
 class InputSource(RecordsOptions, ABC):

@@ -9,13 +9,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.checks import check_at_least
+from tpk.argument_checks import check_at_least
 from tpk.dataflow.base import flow_length
 from tpk.errors import ConfigError, InputError
 from tpk.input_source.base import ConsumedCounter, FlowInput, InputSource, InputStartStop, is_error_source
+from tpk.input_source.data_thread import DataThread
 from tpk.input_source.meter import GraphMeter
 from tpk.input_source.stream import DatapointStream
-from tpk.input_source.threads import DataThread
 from tpk.plugin.callback import Callback
 from tpk.tf_internals import CallableOptions, make_callable
 

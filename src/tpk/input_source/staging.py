@@ -10,13 +10,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.checks import check_at_least
+from tpk.argument_checks import check_at_least
 from tpk.errors import InputError
 from tpk.graph.fetches import FetchDependencies
 from tpk.input_source.base import InputCallback, InputSource
+from tpk.input_source.data_thread import DataThread
 from tpk.input_source.meter import StopwatchMeter
-from tpk.input_source.proxy import ProxyInput
-from tpk.input_source.threads import DataThread
+from tpk.input_source.proxy_input import ProxyInput
 from tpk.plugin import hookimpl
 from tpk.plugin.callback import Callback
 from tpk.tf_internals import CallableOptions, make_callable

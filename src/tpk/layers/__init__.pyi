@@ -3,6 +3,7 @@ from .activations import (
     maxout as maxout,
     prelu as prelu,
 )
+from .batch_norm_layer import batch_normalization as batch_normalization
 from .convolution import (
     conv1d as conv1d,
     conv1d_transpose as conv1d_transpose,
@@ -21,7 +22,6 @@ from .example_normalization import (
     instance_normalization as instance_normalization,
     layer_normalization as layer_normalization,
 )
-from .normalization import batch_normalization as batch_normalization
 from .pooling import (
     average_pooling1d as average_pooling1d,
     average_pooling2d as average_pooling2d,

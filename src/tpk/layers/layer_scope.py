@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
-from tpk.checks import whole
+from tpk.argument_checks import whole
 from tpk.errors import ConfigError
 from tpk.graph.scopes import check_can_be_collected, current_tower
 from tpk.text import nearest

@@ -17,7 +17,7 @@ import tpk
 from tpk.durable_files import free_name, refuse_link
 from tpk.errors import ConfigError, HookError, StopTraining
 from tpk.plugin.callback import Callback, in_run_dir
-from tpk.plugin.spec import hookimpl
+from tpk.plugin.hookspecs import hookimpl
 
 logger = logging.getLogger(__name__)
 

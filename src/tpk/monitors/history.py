@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from tpk.checks import check_mode
+from tpk.argument_checks import check_mode
 from tpk.errors import ConfigError, UnknownScalarError
 from tpk.plugin.creation import import_optional
 from tpk.text import nearest

@@ -10,7 +10,7 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 
 from tpk.graph.reports.png import encode_png
-from tpk.graph.reports.summaries import reported_name
+from tpk.graph.reports.summary_ops import reported_name
 from tpk.monitors.values import ReportedValueError
 
 Summary = tf.compat.v1.Summary

@@ -64,9 +64,9 @@ callbacks = [tpk.use("cost-curve", tensor_name="total_cost")]
 ```
 
 The arguments of constructors are recorded in ``config.json`` of the run, in short form, and in ``config.toml``, in a
-form from which the plugin can be created again (`tpk.plugin.description`): numbers, text, lists, mappings, importable
-functions and classes, and objects made from them. Values of arguments called ``…key``, ``…token``, ``…secret``,
-``…password`` or ``…credentials`` are left out.
+form from which the plugin can be created again (`tpk.plugin.recorded_options`): numbers, text, lists, mappings,
+importable functions and classes, and objects made from them. Values of arguments called ``…key``, ``…token``,
+``…secret``, ``…password`` or ``…credentials`` are left out.
 
 Log records of a plugin are written to ``log.txt`` of the run and to the terminal if its logger is a child of tpk's:
 ``logging.getLogger(f"tpk.{__name__}")``.

@@ -9,9 +9,9 @@ from .creation import (
     also_spelled as also_spelled,
     use as use,
 )
+from .hookspecs import hookimpl as hookimpl, hookspec as hookspec
 from .implementations import order_of as order_of
 from .manager import HookManager as HookManager
 from .progress import Progress as Progress
 from .run_settings import RunSettings as RunSettings
-from .spec import hookimpl as hookimpl, hookspec as hookspec
 from .step import StepHooks as StepHooks

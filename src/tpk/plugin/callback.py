@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar
 
 import tpk
 from tpk.errors import ConfigError
-from tpk.plugin.description import RecordsOptions, shown_arguments
+from tpk.plugin.hookspecs import ConfigurationSpecs, arguments_of_specs, hookspec, taking_all
+from tpk.plugin.recorded_options import RecordsOptions, shown_arguments
 from tpk.plugin.run_settings import RunSettings
-from tpk.plugin.spec import ConfigurationSpecs, arguments_of_specs, hookspec, taking_all
 
 _Self = TypeVar("_Self")
 _Arguments = ParamSpec("_Arguments")

@@ -12,7 +12,7 @@ import attrs
 from tpk.errors import HookError
 from tpk.plugin.callback import HOOK_ARGUMENTS, STEP_HOOKS, Callback, Plugin
 from tpk.plugin.hook_names import check_names, check_not_lost, describe, namespaces_of
-from tpk.plugin.spec import taken_arguments
+from tpk.plugin.hookspecs import taken_arguments
 
 
 @attrs.frozen(eq=False)

@@ -15,8 +15,8 @@ from tpk.plugin.callback import STEP_HOOKS, Callback, Plugin
 from tpk.plugin.catalog import get_catalog
 from tpk.plugin.environment import is_on
 from tpk.plugin.hook_names import check_names, describe
+from tpk.plugin.hookspecs import ConfigurationSpecs, arguments_of_specs
 from tpk.plugin.implementations import implementations_of
-from tpk.plugin.spec import ConfigurationSpecs, arguments_of_specs
 from tpk.plugin.step import (
     Registration,
     StepHooks,

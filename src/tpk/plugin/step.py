@@ -17,8 +17,8 @@ import pluggy
 import tpk
 from tpk.errors import StopTraining, add_note
 from tpk.plugin.callback import HOOK_ARGUMENTS, MAY_STOP
+from tpk.plugin.hookspecs import hookimpl, taking_all
 from tpk.plugin.implementations import Implementation
-from tpk.plugin.spec import hookimpl, taking_all
 
 trace_logger = logging.getLogger("tpk.trace")
 

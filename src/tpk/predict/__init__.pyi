@@ -1,6 +1,5 @@
 from .batching import MultiThreadAsyncPredictor as MultiThreadAsyncPredictor
-from .config import PredictConfig as PredictConfig
-from .dataset import (
+from .dataset_predictor import (
     DatasetPredictor as DatasetPredictor,
     MultiProcessDatasetPredictor as MultiProcessDatasetPredictor,
     SimpleDatasetPredictor as SimpleDatasetPredictor,
@@ -12,6 +11,7 @@ from .offline import (
     OfflinePredictor as OfflinePredictor,
 )
 from .online import OnlinePredictor as OnlinePredictor
+from .predict_config import PredictConfig as PredictConfig
 from .weights import (
     AveragedWeights as AveragedWeights,
     InitialValues as InitialValues,

@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
-from tpk.checks import check_at_least
+from tpk.argument_checks import check_at_least
 from tpk.dataflow.memory import aligned_empty
 from tpk.errors import ConfigError, InputError, SessionError
 from tpk.graph.signature import Array

@@ -14,12 +14,12 @@ from typing import Any
 import attrs
 import tensorflow as tf
 
-from tpk.checks import given
+from tpk.argument_checks import given
 from tpk.durable_files import sync_directory, sync_file
 from tpk.errors import ConfigError
-from tpk.predict.config import PredictConfig, PredictGraph
 from tpk.predict.inputs import check_feeds_suffice, inputs_beneath
 from tpk.predict.online import check_names, tensors_by_key
+from tpk.predict.predict_config import PredictConfig, PredictGraph
 
 logger = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ import tensorflow as tf
 from tpk.errors import ConfigError
 from tpk.input_source.base import InputSource
 from tpk.input_source.hooks import SourceHooks
-from tpk.predict.config import PredictConfig, PredictGraph
 from tpk.predict.online import ClosesOnExit
+from tpk.predict.predict_config import PredictConfig, PredictGraph
 from tpk.session.hooked import HookedSession
 
 

@@ -11,9 +11,9 @@ from typing import Any
 from tpk.errors import add_note
 from tpk.graph.devices import resolve_devices
 from tpk.plugin.creation import also_spelled
-from tpk.predict.config import PredictConfig
 from tpk.predict.inputs import arguments_of
 from tpk.predict.online import ClosesOnExit, OnlinePredictor, predictor_of
+from tpk.predict.predict_config import PredictConfig
 
 
 class OfflinePredictor(OnlinePredictor, ClosesOnExit):

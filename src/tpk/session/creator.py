@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError, SessionError
-from tpk.plugin.description import RecordsOptions
+from tpk.plugin.recorded_options import RecordsOptions
 from tpk.tf_internals import is_closed, unfinalize
 
 _SECONDS_TO_END = 10.0

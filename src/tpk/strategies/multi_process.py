@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.checkpoint.variables import assign_by_name
+from tpk.checkpoint.variable_writer import assign_by_name
 from tpk.graph.devices import Devices
 from tpk.graph.variables import saveable_variables, variable_name
 from tpk.input_source.base import InputSource

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.checks import check_one_of
+from tpk.argument_checks import check_one_of
 from tpk.graph.devices import Devices, is_gpu, resolve_devices
 from tpk.graph.gradients import Gradients, check_optimizer
 from tpk.graph.objective import Objective

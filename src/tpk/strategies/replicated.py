@@ -10,13 +10,13 @@ from typing import Any
 import tensorflow as tf
 
 import tpk
-from tpk.checks import check_one_of
+from tpk.argument_checks import check_one_of
 from tpk.graph.determinism import sum_in_order
 from tpk.graph.devices import Devices, resolve_devices
 from tpk.graph.gradients import Gradients, check_optimizer
 from tpk.graph.objective import Objective
 from tpk.graph.optimizers.accumulation import apply_in_towers, is_accumulating
-from tpk.graph.optimizers.proxy import copies_of_optimizers
+from tpk.graph.optimizers.proxy_optimizer import copies_of_optimizers
 from tpk.graph.variables import make_local, record_variables
 from tpk.plugin.creation import also_spelled
 from tpk.strategies.all_reduce import all_reduce, choose_mode
@@ -79,7 +79,7 @@ class ReplicatedStrategy(Strategy):
     all-reduced once per update. Checkpoints contain the accumulated gradients of all towers.
 
     The mean of the moving averages does not equal the statistics of the whole batch, which needs synchronized batch
-    normalization: ``tpk.layers.batch_normalization(..., sync=True)``.
+    normalization: ``tpk.layers.batch_norm_layer(..., sync=True)``.
 
     Args:
         devices: a count, indices, or device strings; see `resolve_devices`.

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tpk.graph.fetches import ops_run_for
 from tpk.graph.gradients import Gradients, values_of
-from tpk.graph.reports.summaries import MOVING_SUMMARY_OPS_KEY
+from tpk.graph.reports.summary_ops import MOVING_SUMMARY_OPS_KEY
 from tpk.graph.variables import variable_name
 from tpk.tf_internals import control_flow_context, output_context
 

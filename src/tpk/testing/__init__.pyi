@@ -1,4 +1,5 @@
-from .callbacks import check_callback as check_callback
+from .callback_rules import check_callback as check_callback
+from .conformance import ConformanceError as ConformanceError
 from .fixtures import (
     HookRecorder as HookRecorder,
     fake_distribution as fake_distribution,
@@ -6,7 +7,6 @@ from .fixtures import (
     isolated_catalog as isolated_catalog,
     run_steps as run_steps,
 )
-from .monitors import check_monitor as check_monitor
-from .rules import ConformanceError as ConformanceError
-from .strategies import check_strategy as check_strategy
-from .trainers import check_trainer as check_trainer
+from .monitor_rules import check_monitor as check_monitor
+from .strategy_rules import check_strategy as check_strategy
+from .trainer_rules import check_trainer as check_trainer

@@ -12,7 +12,7 @@ import attrs
 import tensorflow as tf
 
 from tpk.errors import TowerError
-from tpk.graph.reports.summaries import MOVING_SUMMARY_OPS_KEY, without_summaries
+from tpk.graph.reports.summary_ops import MOVING_SUMMARY_OPS_KEY, without_summaries
 from tpk.graph.scopes import added_since, collection_sizes, current_tower, truncate
 
 GraphKeys = tf.compat.v1.GraphKeys

@@ -15,7 +15,7 @@ from tpk.graph.signature import check_signature
 from tpk.graph.variables import name_in_tower, saveable_variables, variable_name
 from tpk.tower.context import TowerContext, get_current_tower_context
 from tpk.tower.handle import TowerHandle, TowerHandles
-from tpk.tower.rules import check_rules
+from tpk.tower.tower_rules import check_rules
 
 _CREATED = "created_in_towers"
 

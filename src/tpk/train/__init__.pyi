@@ -1,4 +1,3 @@
-from .config import TrainConfig as TrainConfig
 from .evaluation import evaluate as evaluate
 from .launch import (
     launch_train_with_config as launch_train_with_config,
@@ -7,14 +6,7 @@ from .launch import (
 from .loop import TrainLoop as TrainLoop
 from .model_desc import ModelDesc as ModelDesc
 from .multi_objective import MultiObjectiveTrainer as MultiObjectiveTrainer
-from .reproducibility import set_random_seed as set_random_seed
-from .run_file.read import read_run_file as read_run_file
-from .tower_trainer import (
-    SingleCostTrainer as SingleCostTrainer,
-    TowerTrainer as TowerTrainer,
-)
-from .trainer import Trainer as Trainer
-from .trainers import (
+from .named_trainers import (
     AsyncMultiGPUTrainer as AsyncMultiGPUTrainer,
     NoOpTrainer as NoOpTrainer,
     QueueInputTrainer as QueueInputTrainer,
@@ -23,3 +15,11 @@ from .trainers import (
     SyncMultiGPUTrainerParameterServer as SyncMultiGPUTrainerParameterServer,
     SyncMultiGPUTrainerReplicated as SyncMultiGPUTrainerReplicated,
 )
+from .reproducibility import set_random_seed as set_random_seed
+from .run_file.read import read_run_file as read_run_file
+from .tower_trainer import (
+    SingleCostTrainer as SingleCostTrainer,
+    TowerTrainer as TowerTrainer,
+)
+from .train_config import TrainConfig as TrainConfig
+from .trainer import Trainer as Trainer

@@ -20,7 +20,7 @@ from tpk.plugin.progress import StopRequest
 from tpk.train.epoch import batch_of
 from tpk.train.resume.checkpoints import Checkpoints
 from tpk.train.resume.state import take_own_state
-from tpk.train.run.description import shared_facts
+from tpk.train.run.run_description import shared_facts
 
 if TYPE_CHECKING:
     from tpk.input_source.base import InputSource

@@ -11,7 +11,7 @@ from tpk.callbacks.inference.inferencers import Inferencer
 from tpk.callbacks.inference.runner import InferenceRunner
 from tpk.graph.devices import Devices, resolve_devices
 from tpk.input_source.base import InputSource
-from tpk.predict.config import check_model
+from tpk.predict.predict_config import check_model
 from tpk.predict.weights import create_restored_session
 from tpk.session.creator import NewSessionCreator
 from tpk.strategies.base import NullStrategy

@@ -13,9 +13,9 @@ from tpk.errors import ConfigError, PluginError, short_tracebacks
 from tpk.other_libraries import OPTIONS
 from tpk.plugin.catalog import get_catalog, unknown_plugin
 from tpk.plugin.creation import Use, also_spelled
-from tpk.train.config import TrainConfig
 from tpk.train.run_file.write import run_data, run_file_text
 from tpk.train.tower_trainer import SingleCostTrainer, TowerTrainer
+from tpk.train.train_config import TrainConfig
 from tpk.train.trainer import Trainer, default_callbacks
 
 _TRAINER_OPTIONS = ("precision", "xla", "steps_per_run")

@@ -8,7 +8,7 @@ from typing import Any
 from tpk.errors import ConfigError, InputError
 from tpk.graph.gradients import check_optimizer
 from tpk.graph.signature import check_signature
-from tpk.plugin.description import RecordsOptions
+from tpk.plugin.recorded_options import RecordsOptions
 
 
 class ModelDesc(RecordsOptions, abc.ABC):

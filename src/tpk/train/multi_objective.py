@@ -9,11 +9,11 @@ from typing import Any
 
 import attrs
 
-from tpk.checks import check_one_of
+from tpk.argument_checks import check_one_of
 from tpk.errors import ConfigError, TrainerStateError
 from tpk.graph.objective import Objective
 from tpk.graph.optimizers.accumulation import AccumGradOptimizer
-from tpk.graph.optimizers.proxy import unwrapped
+from tpk.graph.optimizers.proxy_optimizer import unwrapped
 from tpk.input_source.base import InputSource
 from tpk.plugin.creation import also_spelled
 from tpk.train.tower_trainer import SETUP_SPELLINGS, TowerTrainer

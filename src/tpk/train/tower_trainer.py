@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import tensorflow as tf
 
-from tpk.checks import check_at_least, check_flags, check_one_of
+from tpk.argument_checks import check_at_least, check_flags, check_one_of
 from tpk.errors import InputError, PluginError, TowerError, TrainerStateError
 from tpk.graph.objective import Objective
 from tpk.graph.optimizers.loss_scale import with_loss_scale

@@ -18,12 +18,12 @@ from tpk.session import HookedSession, as_session_creator
 from tpk.strategies.base import NullStrategy, Strategy
 from tpk.tower.handle import TowerHandles
 from tpk.train.agreement import check_agreement, make_checkpoints
-from tpk.train.checks import check_graph, check_steps_per_run, followed_statistics
 from tpk.train.loop import TrainLoop
 from tpk.train.phases import Phases, explain_missing, open_session
 from tpk.train.reproducibility import check_determinism, reproducible
-from tpk.train.run.directory import default_run_dir
 from tpk.train.run.record import RunRecord
+from tpk.train.run.run_directory import default_run_dir
+from tpk.train.trainer_checks import check_graph, check_steps_per_run, followed_statistics
 
 if TYPE_CHECKING:
     from pathlib import Path

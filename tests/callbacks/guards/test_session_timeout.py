@@ -59,7 +59,7 @@ def test_a_step_that_waits_is_an_error_that_names_the_step_and_what_it_waits_for
 
 @pytest.mark.parametrize("fetches", [(), ("cost:0",)], ids=["all in the loop", "the last apart"])
 def test_a_run_of_several_steps_has_the_timeout_too(fetches, hook_recorder, monkeypatch):
-    monkeypatch.setattr("tpk.input_source.threads.STOP_TIMEOUT", 0.1)
+    monkeypatch.setattr("tpk.input_source.data_thread.STOP_TIMEOUT", 0.1)
     over = threading.Event()
 
     def data():

@@ -83,7 +83,7 @@ def watchdog(**options):
 
 
 def test_a_step_that_waits_for_a_queue_is_ended_and_the_session_stays_open(hanging, caplog, monkeypatch):
-    monkeypatch.setattr("tpk.input_source.threads.STOP_TIMEOUT", 0.1)
+    monkeypatch.setattr("tpk.input_source.data_thread.STOP_TIMEOUT", 0.1)
     ending = Ending()
     source = tpk.QueueInput(DataFromGenerator(hanging))
     with pytest.raises(
@@ -164,7 +164,7 @@ class Dequeues(tpk.Callback):
 
 
 def test_a_callback_that_waits_for_the_queue_of_the_input_does_not_end_the_training_cleanly(hanging, monkeypatch):
-    monkeypatch.setattr("tpk.input_source.threads.STOP_TIMEOUT", 0.1)
+    monkeypatch.setattr("tpk.input_source.data_thread.STOP_TIMEOUT", 0.1)
     hanging.after = 10
     source = tpk.QueueInput(DataFromGenerator(hanging))
     with pytest.raises(HangError, match="step 10 "):

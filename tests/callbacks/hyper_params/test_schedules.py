@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import tpk
 from tpk.errors import ConfigError, PluginImportError
-from tpk.plugin.description import described
+from tpk.plugin.recorded_options import described
 
 v1 = tf.compat.v1
 

@@ -10,7 +10,7 @@ from evaluations import BATCHES, Last, train
 
 import tpk
 from tpk.callbacks import Inferencer
-from tpk.callbacks.weight_averages import WithAveragedWeights
+from tpk.callbacks.averaged_weights import WithAveragedWeights
 from tpk.dataflow import DataFromGenerator, DataFromList
 from tpk.graph.optimizers.weight_averages import MovingAverageOptimizer
 

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 import tpk
-from tpk.callbacks.statistics.progress import EstimatedTimeLeft
+from tpk.callbacks.statistics.progress_bar import EstimatedTimeLeft
 from tpk.errors import ConfigError
 
 
@@ -59,9 +59,9 @@ def test_the_epochs_that_a_training_skips_take_no_time():
 def test_the_estimate_is_logged_while_there_are_epochs_left(caplog):
     with caplog.at_level(logging.INFO, "tpk.callbacks"):
         estimates(3600.4, 3600.4)
-    assert [record.getMessage() for record in caplog.records if record.name == "tpk.callbacks.statistics.progress"] == [
-        "estimated time left: 1:00:00 of 2:00:01"
-    ]
+    assert [
+        record.getMessage() for record in caplog.records if record.name == "tpk.callbacks.statistics.progress_bar"
+    ] == ["estimated time left: 1:00:00 of 2:00:01"]
 
 
 def test_a_training_without_an_end_has_no_estimate(caplog):

@@ -15,8 +15,8 @@ import pytest
 import tensorflow as tf
 
 import tpk
-from tpk.callbacks.statistics import progress
-from tpk.callbacks.statistics.progress import ProgressBar
+from tpk.callbacks.statistics import progress_bar as progress
+from tpk.callbacks.statistics.progress_bar import ProgressBar
 from tpk.errors import ConfigError, TowerError
 from tpk.tower import TowerFunc, TrainTowerContext
 
@@ -218,7 +218,7 @@ def test_a_training_without_an_end_has_no_number_of_epochs():
 
 
 def log_lines(caplog):
-    return [each.getMessage() for each in caplog.records if each.name == "tpk.callbacks.statistics.progress"]
+    return [each.getMessage() for each in caplog.records if each.name == "tpk.callbacks.statistics.progress_bar"]
 
 
 def test_without_a_terminal_it_logs_a_line_now_and_then(caplog):

@@ -7,9 +7,9 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from tpk.callbacks.statistics.summaries import MergeAllSummaries, MovingAverageSummary, SimpleMovingAverage
+from tpk.callbacks.statistics.merged_summaries import MergeAllSummaries, MovingAverageSummary, SimpleMovingAverage
 from tpk.errors import ConfigError
-from tpk.graph.reports.summaries import add_moving_summary
+from tpk.graph.reports.summary_ops import add_moving_summary
 from tpk.monitors import JSONWriter, Monitor, TFEventWriter
 from tpk.plugin import Callback
 from tpk.train.trainer import Trainer

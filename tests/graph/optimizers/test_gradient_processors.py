@@ -21,7 +21,7 @@ from tpk.graph.optimizers.gradient_processors import (
     SummaryGradient,
     apply_grad_processors,
 )
-from tpk.graph.reports.summaries import without_summaries
+from tpk.graph.reports.summary_ops import without_summaries
 
 v1 = tf.compat.v1
 

@@ -16,7 +16,7 @@ from tpk.graph.optimizers.gradient_processors import (
 )
 from tpk.graph.optimizers.loss_scale import DynamicLossScaleOptimizer
 from tpk.graph.optimizers.non_finite import SkipNonFiniteOptimizer
-from tpk.graph.optimizers.proxy import (
+from tpk.graph.optimizers.proxy_optimizer import (
     PostProcessOptimizer,
     ProxyOptimizer,
     VariableAssignmentOptimizer,

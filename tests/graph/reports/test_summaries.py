@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.graph.reports.summaries import (
+from tpk.graph.reports.summary_ops import (
     MOVING_SUMMARY_OPS_KEY,
     add_activation_summary,
     add_moving_summary,

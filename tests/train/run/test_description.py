@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 
 import tpk
-from tpk.train.run.description import git_state, script_directory
+from tpk.train.run.run_description import git_state, script_directory
 
 
 class Linear(tpk.ModelDesc):
@@ -165,7 +165,7 @@ def test_git_that_does_not_answer_is_not_waited_for(tmp_path, monkeypatch):
     slow.write_text("#!/bin/sh\nexec sleep 60\n")
     slow.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr("tpk.train.run.description._GIT_TIMEOUT", 0.1)
+    monkeypatch.setattr("tpk.train.run.run_description._GIT_TIMEOUT", 0.1)
     assert git_state(tmp_path) is None
 
 

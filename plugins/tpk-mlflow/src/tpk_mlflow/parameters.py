@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tpk.plugin.description import described
+from tpk.plugin.recorded_options import described
 
 # These describe how and where a run is recorded, not what is trained.
 _APART = ("git", "argv", "versions", "monitors", "run_dir", "resume")

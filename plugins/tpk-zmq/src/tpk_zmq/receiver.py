@@ -11,7 +11,7 @@ from typing import Any
 
 import zmq
 
-from tpk.checks import check_at_least, check_positive
+from tpk.argument_checks import check_at_least, check_positive
 from tpk.dataflow import DataFlow
 from tpk.errors import ConfigError, InputError
 from tpk_zmq.wire import Message, Sockets, check_addresses, unpack_datapoint

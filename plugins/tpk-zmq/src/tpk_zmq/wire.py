@@ -18,7 +18,7 @@ import numpy as np
 import zmq
 from zmq.auth.thread import ThreadAuthenticator
 
-from tpk.checks import check_at_least
+from tpk.argument_checks import check_at_least
 from tpk.dataflow import aligned_empty
 from tpk.errors import ConfigError, InputError
 from tpk_zmq.keys import curve_pair, user_key

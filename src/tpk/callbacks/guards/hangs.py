@@ -16,7 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 import tpk
-from tpk.checks import check_at_least, check_positive, given
+from tpk.argument_checks import check_at_least, check_positive, given
 from tpk.errors import HangError, add_note
 from tpk.graph.fetches import ops_run_for
 from tpk.hang_watcher import Watch, hang_watcher

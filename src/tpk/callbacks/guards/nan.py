@@ -10,9 +10,9 @@ import numpy as np
 import tensorflow as tf
 
 import tpk
+from tpk.argument_checks import check_at_least, check_one_of, given
 from tpk.callbacks.hyper_params.setters import GraphVarParam
 from tpk.callbacks.run_tensors import NamedTensors, RunCompanions, RunTensor, find_in_each_tower, run_tensors
-from tpk.checks import check_at_least, check_one_of, given
 from tpk.errors import ConfigError, NonFiniteError, add_note
 from tpk.graph.fetches import FetchDependencies, ops_run_for
 from tpk.graph.gradients import gradient_ops_by_cost, recorded_gradients
@@ -25,7 +25,7 @@ from tpk.graph.optimizers.non_finite import (
     read_failure,
     skip_non_finite,
 )
-from tpk.graph.reports.summaries import MOVING_SUMMARY_OPS_KEY
+from tpk.graph.reports.summary_ops import MOVING_SUMMARY_OPS_KEY
 from tpk.graph.step_counter import get_global_step_var
 from tpk.graph.variables import assign_values, saveable_variables, variable_name
 from tpk.plugin import Callback, hookimpl

@@ -10,8 +10,8 @@ from datetime import timedelta
 from typing import Any
 
 import tpk
+from tpk.argument_checks import check_at_least, check_mode, check_not_negative
 from tpk.callbacks.statistics.followed import Statistic, StatisticFollower
-from tpk.checks import check_at_least, check_mode, check_not_negative
 from tpk.errors import ConfigError, StopTraining
 from tpk.plugin import Callback, hookimpl
 from tpk.plugin.creation import also_spelled

@@ -9,9 +9,9 @@ import numpy as np
 import tensorflow as tf
 
 import tpk
+from tpk.argument_checks import check_at_least
 from tpk.callbacks.hyper_params.setters import HyperParam, as_hyper_param
 from tpk.callbacks.run_tensors import find_in_each_tower
-from tpk.checks import check_at_least
 from tpk.durable_files import replace_file
 from tpk.errors import ConfigError, TrainerStateError
 from tpk.graph.gradients import recorded_gradients

@@ -10,16 +10,16 @@ from typing import Any
 import tensorflow as tf
 
 import tpk
+from tpk.argument_checks import check_at_least, check_mode, check_not_negative, given
 from tpk.callbacks.hyper_params.schedules import Schedule, StepSchedule
 from tpk.callbacks.statistics.followed import Statistic, StatisticFollower
-from tpk.checks import check_at_least, check_mode, check_not_negative, given
 from tpk.errors import ConfigError, TrainerStateError
 from tpk.graph.gradients import costs_of_first_tower
 from tpk.graph.optimizers.learning_rate import learning_rate_of
-from tpk.graph.reports.summaries import names_of_scalar_summaries
+from tpk.graph.reports.summary_ops import names_of_scalar_summaries
 from tpk.graph.variables import assign_values, by_name
 from tpk.plugin import Callback, hookimpl
-from tpk.plugin.description import RecordsOptions
+from tpk.plugin.recorded_options import RecordsOptions
 from tpk.text import nearest
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ import tensorflow as tf
 import tpk
 from tpk.errors import ConfigError, InputError
 from tpk.graph.variables import assign_values, make_local, record_variables, variable_name
-from tpk.plugin.description import RecordsOptions
+from tpk.plugin.recorded_options import RecordsOptions
 from tpk.tower.handle import TowerHandle
 
 

@@ -15,10 +15,10 @@ import numpy as np
 import tensorflow as tf
 
 import tpk
+from tpk.argument_checks import check_at_least
 from tpk.callbacks.inference.inferencers import Inferencer
 from tpk.callbacks.triggers import innermost
 from tpk.checkpoint.encoding import encode
-from tpk.checks import check_at_least
 from tpk.dataflow.base import check_iterable
 from tpk.errors import CheckpointError, ConfigError, InputError, PeerError, TowerError, add_note, in_one_line
 from tpk.graph.devices import Devices, physical_of_logical_gpus, resolve_devices

@@ -14,8 +14,8 @@ from typing import Any
 import tensorflow as tf
 
 import tpk
+from tpk.argument_checks import check_at_least
 from tpk.callbacks.inspection.tensors import LooksAtSteps
-from tpk.checks import check_at_least
 from tpk.durable_files import replace_file
 from tpk.errors import ConfigError
 from tpk.plugin.callback import in_run_dir

@@ -15,8 +15,8 @@ import numpy as np
 import tensorflow as tf
 
 import tpk
+from tpk.argument_checks import check_at_least
 from tpk.callbacks.run_tensors import RunCompanions, RunTensor, find_tensor, run_tensors
-from tpk.checks import check_at_least
 from tpk.durable_files import replace_file
 from tpk.errors import ConfigError
 from tpk.graph.gradients import recorded_gradients

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import tpk
 from tpk.callbacks.run_tensors import NamedTensors, RunCompanions, run_tensors
-from tpk.graph.reports.summaries import moving_summaries, names_of_scalar_summaries
+from tpk.graph.reports.summary_ops import moving_summaries, names_of_scalar_summaries
 from tpk.graph.variables import assign_values, make_local, variable_name
 from tpk.plugin import Callback
 

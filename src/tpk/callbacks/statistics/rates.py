@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 import tpk
-from tpk.checks import check_positive, given
+from tpk.argument_checks import check_positive, given
 from tpk.errors import ConfigError
 from tpk.graph.fetches import FetchDependencies
 from tpk.input_source.meter import InputMeter

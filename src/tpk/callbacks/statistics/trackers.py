@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 import tpk
-from tpk.checks import check_positive
+from tpk.argument_checks import check_positive
 from tpk.errors import ConfigError
 from tpk.plugin import Callback, hookimpl
 from tpk.plugin.creation import import_optional

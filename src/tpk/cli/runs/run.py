@@ -15,7 +15,7 @@ from tpk.checkpoint.files import Checkpoint, newest_present
 from tpk.errors import ConfigError, TpkError
 from tpk.monitors.history import History, direction_by_name
 from tpk.plugin.builtins import BUILTINS
-from tpk.plugin.description import NOT_WRITTEN
+from tpk.plugin.recorded_options import NOT_WRITTEN
 from tpk.train.run.attempts import Attempt, read_attempts
 from tpk.train.run.lock import owner_of
 from tpk.train.run.names import ATTEMPTS_NAME, CONFIG_NAME, RUN_FILE_NAME

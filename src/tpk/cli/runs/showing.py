@@ -14,7 +14,7 @@ import attrs
 import click
 
 from tpk.cli.framework import examples, json_option
-from tpk.cli.runs.listing import state_text
+from tpk.cli.runs.run_table import state_text
 from tpk.cli.table import print_table, printable
 from tpk.text import human_duration
 

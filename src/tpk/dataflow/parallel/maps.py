@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from tpk.checks import check_positive, given
+from tpk.argument_checks import check_positive, given
 from tpk.dataflow.base import RNGDataFlow, StatefulProxyDataFlow, error_of_data, may_refill
 from tpk.dataflow.memory import copy_arrays
 from tpk.dataflow.parallel.link import Receiver, Sender

@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import attrs
 import numpy as np
 
-from tpk.checks import check_positive, given
+from tpk.argument_checks import check_positive, given
 from tpk.dataflow.base import ProxyDataFlow, RNGDataFlow, allocate_with, flow_length, reset_state, shard
 from tpk.dataflow.memory import ArraySpec
 from tpk.dataflow.parallel.link import END_OF_PASS, Receiver, Sender

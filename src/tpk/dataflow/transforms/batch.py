@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tpk.checks import check_at_least
+from tpk.argument_checks import check_at_least
 from tpk.dataflow.base import DataFlow, LookaheadDataFlow, StatefulProxyDataFlow, flow_length, may_refill, shard
 from tpk.dataflow.memory import FEW_BYTES, Allocate, ArraySpec, aligned_empty, allocate_arrays, copy_arrays
 from tpk.dataflow.position import flows_within

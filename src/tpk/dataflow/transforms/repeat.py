@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from itertools import chain, islice, repeat
 from typing import Any
 
-from tpk.checks import check_at_least
+from tpk.argument_checks import check_at_least
 from tpk.dataflow.base import (
     DataFlow,
     LookaheadDataFlow,

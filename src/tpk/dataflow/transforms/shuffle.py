@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
-from tpk.checks import check_at_least
+from tpk.argument_checks import check_at_least
 from tpk.dataflow.base import LookaheadDataFlow, RNGDataFlow, StatefulProxyDataFlow, may_refill
 from tpk.dataflow.memory import copy_arrays
 from tpk.dataflow.position import Count, in_parts

@@ -8,9 +8,15 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.checks import check_at_least
+from tpk.argument_checks import check_at_least
 from tpk.graph.gradients import Gradients
-from tpk.graph.optimizers.proxy import ProxyOptimizer, check_no_reference, colocate_with, create_slot, sum_dtype
+from tpk.graph.optimizers.proxy_optimizer import (
+    ProxyOptimizer,
+    check_no_reference,
+    colocate_with,
+    create_slot,
+    sum_dtype,
+)
 from tpk.graph.scopes import freeze_collection
 from tpk.graph.variables import variable_name
 from tpk.tf_internals import create_slots

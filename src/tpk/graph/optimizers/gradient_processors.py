@@ -18,11 +18,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.checks import check_positive
+from tpk.argument_checks import check_positive
 from tpk.errors import ConfigError
 from tpk.graph.gradients import Gradients, map_values, values_of
-from tpk.graph.optimizers.proxy import ProxyOptimizer
-from tpk.graph.reports.summaries import add_tensor_summary
+from tpk.graph.optimizers.proxy_optimizer import ProxyOptimizer
+from tpk.graph.reports.summary_ops import add_tensor_summary
 from tpk.graph.scopes import check_can_be_collected
 from tpk.graph.variables import NamePattern, name_in_tower, variable_name
 

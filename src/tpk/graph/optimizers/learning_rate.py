@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.graph.fetches import ops_run_for
-from tpk.graph.optimizers.proxy import unwrapped
+from tpk.graph.optimizers.proxy_optimizer import unwrapped
 from tpk.tf_internals import learning_rates_of
 
 _TAKING_DATA = ("Placeholder", "QueueDequeue", "IteratorGetNext", "Unstage")

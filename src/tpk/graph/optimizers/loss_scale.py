@@ -7,11 +7,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.checks import check_at_least, check_positive
+from tpk.argument_checks import check_at_least, check_positive
 from tpk.errors import ConfigError
 from tpk.graph.optimizers.non_finite import GatedOptimizer, multiply
-from tpk.graph.optimizers.proxy import unwrapped
-from tpk.graph.reports.summaries import add_tensor_summary
+from tpk.graph.optimizers.proxy_optimizer import unwrapped
+from tpk.graph.reports.summary_ops import add_tensor_summary
 
 _LARGEST_SCALE = 2.0**126
 """The inverse of a larger scale is not a normal number in ``float32``."""

@@ -16,8 +16,8 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError
 from tpk.graph.gradients import map_values, values_of
-from tpk.graph.optimizers.proxy import ProxyOptimizer, check_no_reference
-from tpk.graph.reports.summaries import add_tensor_summary
+from tpk.graph.optimizers.proxy_optimizer import ProxyOptimizer, check_no_reference
+from tpk.graph.reports.summary_ops import add_tensor_summary
 from tpk.tf_internals import replace_input, replaced_hyperparameters
 
 logger = logging.getLogger(__name__)

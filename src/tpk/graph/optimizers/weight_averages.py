@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError, SessionError
-from tpk.graph.optimizers.proxy import ProxyOptimizer, colocate_with, create_slot, sum_dtype
+from tpk.graph.optimizers.proxy_optimizer import ProxyOptimizer, colocate_with, create_slot, sum_dtype
 from tpk.graph.variables import variable_name
 
 WEIGHT_AVERAGES_KEY = "WEIGHT_AVERAGES"

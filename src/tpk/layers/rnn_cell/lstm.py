@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tpk.checks import check_at_least, check_positive, given
+from tpk.argument_checks import check_at_least, check_positive, given
 from tpk.layers.layer_scope import ZEROS, Function
 from tpk.layers.rnn_cell.base import argument_error
 from tpk.layers.rnn_cell.recurrent import DenseCell

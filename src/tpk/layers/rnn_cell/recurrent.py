@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.checks import check_at_least, whole
+from tpk.argument_checks import check_at_least, whole
 from tpk.layers.layer_scope import ONES, ZEROS, Function
 from tpk.layers.rnn_cell.base import RNNCell
 

@@ -30,17 +30,17 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import tpk
-from tpk.checkpoint.directory import CheckpointDirectory
+from tpk.checkpoint.checkpoint_directory import CheckpointDirectory
 from tpk.checkpoint.files import Checkpoint, newest_complete, newest_present
 from tpk.checkpoint.series import CheckpointSeries, Retention
-from tpk.checkpoint.variables import assign_by_name, read_variables
+from tpk.checkpoint.variable_writer import assign_by_name, read_variables
 from tpk.errors import CheckpointError, ConfigError
 from tpk.graph.step_counter import get_global_step_var
 from tpk.graph.variables import saveable_variables, variable_name
 from tpk.plugin import Callback, hookimpl
 from tpk.plugin.callback import trigger_of
 from tpk.train.resume.state import take_state
-from tpk.train.run.directory import check_is_there
+from tpk.train.run.run_directory import check_is_there
 
 logger = logging.getLogger(__name__)
 

@@ -17,12 +17,12 @@ from tpk.checkpoint.encoding import encode, state_keys
 from tpk.checkpoint.files import Checkpoint
 from tpk.checkpoint.reader import CheckpointReader
 from tpk.checkpoint.restore import how_to_restore_the_rest
-from tpk.checkpoint.variables import read_variables, saved_name
+from tpk.checkpoint.variable_writer import read_variables, saved_name
 from tpk.errors import CheckpointError, add_note
 from tpk.graph.variables import by_name, variable_name
 from tpk.monitors.base import Monitor
 from tpk.plugin import Callback, hookimpl
-from tpk.train.run.description import run_facts
+from tpk.train.run.run_description import run_facts
 
 logger = logging.getLogger(__name__)
 

@@ -18,12 +18,14 @@ import tpk
 from tpk.checkpoint.files import Checkpoint
 from tpk.errors import CheckpointError, TpkError
 from tpk.plugin.callback import Callback
-from tpk.plugin.description import described
+from tpk.plugin.recorded_options import described
 from tpk.train.epoch import steps_of_one_pass
 from tpk.train.resume.state import Resumption
 from tpk.train.run.attempts import Attempt, read_attempts, write_attempts
-from tpk.train.run.description import describe_run
-from tpk.train.run.directory import (
+from tpk.train.run.names import ATTEMPTS_NAME
+from tpk.train.run.report import known_directions, outcome_of
+from tpk.train.run.run_description import describe_run
+from tpk.train.run.run_directory import (
     check_resume,
     find_start,
     open_directory,
@@ -31,8 +33,6 @@ from tpk.train.run.directory import (
     write_config,
     write_run_file,
 )
-from tpk.train.run.names import ATTEMPTS_NAME
-from tpk.train.run.report import known_directions, outcome_of
 
 if TYPE_CHECKING:
     from tpk.plugin.run_settings import RunSettings

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from tpk.errors import ConfigError
-from tpk.plugin.description import REF, USE
+from tpk.plugin.recorded_options import REF, USE
 from tpk.text import nearest
 from tpk.train.run_file.toml import TOMLDecodeError, loads
 

@@ -17,13 +17,13 @@ from tpk.errors import ConfigError, TpkError
 from tpk.other_libraries import OPTIONS, TRAINER_OPTIONS
 from tpk.plugin.catalog import get_catalog
 from tpk.plugin.creation import Ref, Use, check_options
-from tpk.plugin.description import REF, USE
+from tpk.plugin.recorded_options import REF, USE
 from tpk.text import nearest
-from tpk.train.config import TrainConfig
 from tpk.train.launch import imported_for, strategy_of
 from tpk.train.run_file.overrides import apply_override
 from tpk.train.run_file.toml import loads
 from tpk.train.run_file.write import OBJECTS, PLUGINS, not_written
+from tpk.train.train_config import TrainConfig
 
 _TRAINER, _PYTHONPATH = "trainer", "pythonpath"
 _KEYS = (_TRAINER, _PYTHONPATH, *(field.name for field in attrs.fields(TrainConfig)))

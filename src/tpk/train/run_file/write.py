@@ -13,8 +13,8 @@ import tensorflow as tf
 import tomli_w
 from google.protobuf import json_format
 
-from tpk.plugin.description import NOT_WRITTEN, REF, USE, written, written_plugin
-from tpk.train.config import TrainConfig
+from tpk.plugin.recorded_options import NOT_WRITTEN, REF, USE, written, written_plugin
+from tpk.train.train_config import TrainConfig
 from tpk.train.trainer import Trainer
 
 _HEADER = """\

@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.checks import check_one_of
+from tpk.argument_checks import check_one_of
 from tpk.errors import ConfigError
 from tpk.graph.devices import Devices, add_logical_devices, is_gpu, parts_of_one_gpu
 from tpk.plugin import Callback, also_spelled

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 import tpk
-from tpk.checks import check_positive, given
+from tpk.argument_checks import check_positive, given
 from tpk_tensorpack.callbacks.base import Callback
 from tpk_tensorpack.utils.gpu import get_num_gpu
 

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 import tpk
-from tpk.checkpoint.variables import take_snapshot
+from tpk.checkpoint.variable_writer import take_snapshot
 from tpk_tensorpack.callbacks.base import Callback
 from tpk_tensorpack.utils import logger
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import tpk.dataflow
-from tpk.checks import check_at_least, given
+from tpk.argument_checks import check_at_least, given
 from tpk.dataflow import FEW_BYTES, Joiner, aligned_empty, copy_arrays, describe
 from tpk.dataflow.base import may_refill
 from tpk.errors import ConfigError, InputError

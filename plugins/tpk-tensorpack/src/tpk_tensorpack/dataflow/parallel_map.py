@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 import tpk.dataflow
-from tpk.checks import check_at_least, given
+from tpk.argument_checks import check_at_least, given
 from tpk.errors import ConfigError
 from tpk_tensorpack.dataflow.base import DataFlow, ProxyDataFlow, with_older_names
 from tpk_tensorpack.dataflow.common import BatchData, OnCopy

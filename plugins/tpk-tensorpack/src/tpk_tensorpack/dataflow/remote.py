@@ -12,7 +12,7 @@ from typing import Any
 
 import zmq
 
-from tpk.checks import check_positive
+from tpk.argument_checks import check_positive
 from tpk.dataflow.base import check_iterable, reset_state
 from tpk.errors import ConfigError, InputError
 from tpk_tensorpack.dataflow.base import DataFlow

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 import tpk
-from tpk.checks import check_one_of
+from tpk.argument_checks import check_one_of
 from tpk.strategies.all_reduce import all_reduce
 from tpk_tensorpack.missing import not_here
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tpk.checks import check_one_of
+from tpk.argument_checks import check_one_of
 from tpk.errors import ConfigError
 from tpk_tensorpack.graph_builder.training import Device, build_towers
 from tpk_tensorpack.train.tower import TowerTrainer

@@ -14,7 +14,7 @@ import tensorflow as tf
 from tpk_distributed import DistributedParameterServerStrategy, DistributedReplicatedStrategy
 
 import tpk
-from tpk.checks import check_one_of
+from tpk.argument_checks import check_one_of
 from tpk.graph import Objective, resolve_devices
 from tpk.plugin import get_catalog
 from tpk.strategies import Strategy, Tower

@@ -64,7 +64,7 @@ def batch_norm(
         data_format: ``"NHWC"`` or ``"NCHW"``.
         zero_debias_moving_mean: must be False.
         scope: the variable scope; by default ``BatchNorm``, numbered if the name is in use.
-        renorm: see `tpk.layers.batch_normalization`.
+        renorm: see `tpk.layers.batch_norm_layer`.
         renorm_clipping: see there.
         renorm_decay: see there.
 

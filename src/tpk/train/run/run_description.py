@@ -16,7 +16,7 @@ import tensorflow as tf
 import tpk
 from tpk import __version__
 from tpk.input_source.base import InputCallback
-from tpk.plugin.description import described, options_of
+from tpk.plugin.recorded_options import described, options_of
 from tpk.plugin.run_settings import FOREVER
 from tpk.train.epoch import batch_of
 from tpk.train.run.names import is_own_command

@@ -17,7 +17,7 @@ from typing import Any
 import tensorflow as tf
 
 import tpk
-from tpk.checks import check_positive
+from tpk.argument_checks import check_positive
 from tpk.errors import ConfigError, TrainerStateError
 from tpk.hang_watcher import ends_in_time
 from tpk.plugin import Callback, hookimpl

@@ -10,11 +10,11 @@ import numpy as np
 import tensorflow as tf
 
 import tpk
+from tpk.argument_checks import check_at_least
 from tpk.callbacks.run_tensors import find_tensor
-from tpk.checks import check_at_least
 from tpk.errors import ConfigError
 from tpk.graph.fetches import FetchDependencies
-from tpk.graph.reports.summaries import MOVING_SUMMARY_OPS_KEY
+from tpk.graph.reports.summary_ops import MOVING_SUMMARY_OPS_KEY
 from tpk.plugin.callback import Callback, trigger_of
 
 logger = logging.getLogger(__name__)

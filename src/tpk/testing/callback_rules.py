@@ -19,8 +19,8 @@ from tpk.input_source.queue import QueueInput
 from tpk.plugin import Callback, hookimpl
 from tpk.session.creator import NewSessionCreator
 from tpk.testing.comparison import Broken, check_same, difference
+from tpk.testing.conformance import Conformance, training_fails
 from tpk.testing.leftovers import Leftovers, watching
-from tpk.testing.rules import Conformance, training_fails
 from tpk.testing.trainings import EPOCHS, STEPS, Failing, Failure, Outcome, Reporting, session_config, set_up, train
 from tpk.train.model_desc import ModelDesc
 

@@ -13,10 +13,10 @@ from tpk.dataflow.parallel.maps import ApplyFunction, MultiProcessMapData
 from tpk.dataflow.parallel.workers import WorkerProcess, check_worker_init, start_workers
 from tpk.errors import ConfigError, add_note
 from tpk.graph.devices import resolve_devices
-from tpk.predict.config import PredictConfig
 from tpk.predict.inputs import arguments_of
 from tpk.predict.offline import OfflinePredictor
 from tpk.predict.online import ClosesOnExit
+from tpk.predict.predict_config import PredictConfig
 
 
 class DatasetPredictor(ClosesOnExit):

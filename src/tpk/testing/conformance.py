@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 import tensorflow as tf
 
 from tpk.errors import ConfigError, HookError, TpkError
-from tpk.plugin.description import options_of
 from tpk.plugin.implementations import implementations_of
+from tpk.plugin.recorded_options import options_of
 from tpk.testing.comparison import Broken, check_same, flat
 from tpk.testing.leftovers import leaving_nothing
 from tpk.text import some
@@ -160,7 +160,7 @@ class Conformance(Generic[Plugin]):
     def rule_options_are_plain(self) -> None:
         """The options of a plugin are written to config.json, the same in each run.
 
-        tpk.plugin.description.
+        tpk.plugin.recorded_options.
         """
         first, second = options_of(self.make()), options_of(self.make())
         json.dumps(first, allow_nan=False)

@@ -17,7 +17,7 @@ import click
 from tpk.cli.framework import examples, json_option
 from tpk.cli.table import print_table, printable
 from tpk.errors import ConfigError
-from tpk.plugin.description import leaves_of
+from tpk.plugin.recorded_options import leaves_of
 from tpk.text import human_duration, shorten
 
 if TYPE_CHECKING:

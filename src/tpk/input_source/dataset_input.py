@@ -14,11 +14,11 @@ from tpk.dataflow.base import length_of_share
 from tpk.errors import ConfigError, InputError
 from tpk.graph.fetches import ops_run_for
 from tpk.input_source.base import ConsumedCounter, FlowInput, InputSource, InputStartStop, is_error_source
+from tpk.input_source.data_thread import STOP_TIMEOUT
 from tpk.input_source.meter import GraphMeter
-from tpk.input_source.proxy import ProxyInput
+from tpk.input_source.proxy_input import ProxyInput
 from tpk.input_source.stream import DatapointStream
 from tpk.input_source.tensor import match_tensors
-from tpk.input_source.threads import STOP_TIMEOUT
 from tpk.plugin.callback import Callback
 from tpk.tf_internals import variant_of
 

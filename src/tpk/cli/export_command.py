@@ -65,8 +65,8 @@ def export(
     if os.path.lexists(out):
         raise ConfigError(f"{out} exists already. Name another path, or remove it.")
     quiet_tensorflow()
-    from tpk.predict.config import PredictConfig
     from tpk.predict.export import ModelExporter
+    from tpk.predict.predict_config import PredictConfig
     from tpk.predict.weights import AveragedWeights
 
     weights = _find_weights(run_dir, checkpoint)

@@ -14,11 +14,11 @@ from typing import Any
 
 from tqdm import tqdm
 
+from tpk.argument_checks import check_one_of
 from tpk.checkpoint.files import Checkpoint, newest_complete
-from tpk.checks import check_one_of
 from tpk.durable_files import open_no_link, replace_file
 from tpk.errors import CheckpointError, ConfigError
-from tpk.plugin.description import leaves_of
+from tpk.plugin.recorded_options import leaves_of
 from tpk.train.run.lock import run_lock
 from tpk.train.run.names import CONFIG_NAME, RUN_FILE_NAME
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk.layers.batch_norm import BatchNorm
+from tpk.layers.batch_norm_ops import BatchNorm
 from tpk.layers.cross_tower import is_summed_across_towers
 from tpk.layers.layer_scope import ONES, ZEROS, Function, LayerScope, TrainingFlag, open_layer
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from tpk.checks import check_positive
+from tpk.argument_checks import check_positive
 from tpk.dataflow.base import DataFlow, error_of_data, may_refill, seed_dataflow, shard
 from tpk.dataflow.memory import allocate_arrays, copy_arrays
 from tpk.dataflow.parallel.link import END, END_OF_PASS, ERROR, OBJECT, STATE, LinkClosed

@@ -27,7 +27,7 @@ _POINTER = re.compile(r'\s*model_checkpoint_path:\s*"(?:.*[/\\])?([^"/\\]+)"')
 @click.group(
     cls=LazyGroup,
     targets={
-        "ls": "tpk.cli.checkpoints:ls",
+        "ls": "tpk.cli.checkpoint_command:ls",
         "show": "tpk.cli.checkpoint_values:show",
         "diff": "tpk.cli.checkpoint_values:diff",
         "to-npz": "tpk.cli.checkpoint_values:to_npz",

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 from attrs import validators
 
-from tpk.checks import check_flags, check_one_of
+from tpk.argument_checks import check_flags, check_one_of
 from tpk.dataflow.base import check_iterable
 from tpk.errors import ConfigError
 from tpk.input_source.base import InputSource
@@ -19,7 +19,7 @@ from tpk.plugin.run_settings import FOREVER
 from tpk.session.creator import as_session_creator
 from tpk.train.epoch import as_count
 from tpk.train.model_desc import ModelDesc
-from tpk.train.run.directory import RESUME
+from tpk.train.run.run_directory import RESUME
 
 Plugins = Sequence[Any]
 

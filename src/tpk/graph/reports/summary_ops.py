@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tpk.checks import check_one_of
+from tpk.argument_checks import check_one_of
 from tpk.errors import ConfigError
 from tpk.graph.scopes import check_can_be_collected, graph_records
 from tpk.graph.variables import NamePattern

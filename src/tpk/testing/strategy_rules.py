@@ -21,8 +21,8 @@ from tpk.input_source.queue import QueueInput
 from tpk.plugin import Callback
 from tpk.strategies.base import Strategy
 from tpk.testing.comparison import Broken, check_same, flat
+from tpk.testing.conformance import Conformance, training_fails
 from tpk.testing.leftovers import leaving_nothing
-from tpk.testing.rules import Conformance, training_fails
 from tpk.testing.trainings import (
     EPOCHS,
     OPTIMIZERS,

@@ -18,12 +18,12 @@ from tpk.input_source.feed import FeedInput
 from tpk.input_source.queue import QueueInput
 from tpk.plugin import Callback, hookimpl
 from tpk.plugin.callback import HOOK_NAMES
-from tpk.plugin.description import options_of
 from tpk.plugin.hook_names import check_names
+from tpk.plugin.recorded_options import options_of
 from tpk.session.creator import NewSessionCreator
 from tpk.testing.comparison import Broken, check_same, difference, flat
+from tpk.testing.conformance import Conformance
 from tpk.testing.leftovers import Leftovers, leaving_nothing, watching
-from tpk.testing.rules import Conformance
 from tpk.testing.trainings import (
     EPOCHS,
     STEPS,

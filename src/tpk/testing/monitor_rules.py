@@ -19,8 +19,8 @@ from tpk.monitors import base
 from tpk.monitors.base import Monitor, report_methods_of
 from tpk.plugin import Callback
 from tpk.testing.comparison import Broken, check_same, flat
+from tpk.testing.conformance import Conformance, training_fails
 from tpk.testing.leftovers import Leftovers, leaving_nothing, watching
-from tpk.testing.rules import Conformance, training_fails
 from tpk.testing.trainings import EPOCHS, STEPS, Failing, Failure, Outcome, set_up, train
 
 NUMBERS = (0, -1, 3, 0.5, -0.0, 1e300, -1e-300, 2**53, math.nan, math.inf, -math.inf)

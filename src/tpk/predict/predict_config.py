@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import tensorflow as tf
 
-from tpk.checks import check_one_of, given
+from tpk.argument_checks import check_one_of, given
 from tpk.errors import ConfigError, InputError
 from tpk.graph.devices import add_logical_devices, resolve_devices
 from tpk.graph.signature import check_signature

@@ -16,9 +16,9 @@ import tensorflow as tf
 from tqdm.auto import tqdm
 
 import tpk
+from tpk.argument_checks import check_at_least
 from tpk.callbacks.run_tensors import find_tensor
 from tpk.callbacks.statistics.epoch_means import EpochMeans
-from tpk.checks import check_at_least
 from tpk.errors import ConfigError
 from tpk.plugin import Callback, hookimpl
 from tpk.plugin.run_settings import FOREVER

@@ -11,7 +11,7 @@ FLOORS = {
     "plugin": 0,
     "errors": 0,
     "tf_internals": 0,
-    "checks": 0,
+    "argument_checks": 0,
     "durable_files": 0,
     "hang_watcher": 0,
     "other_libraries": 0,
@@ -34,13 +34,13 @@ FLOORS = {
 }
 """The floor of each room. Rooms on one floor do not import each other; all may import the modules of `GROUND`."""
 
-GROUND = {"errors", "checks", "durable_files", "hang_watcher", "other_libraries", "text"}
+GROUND = {"errors", "argument_checks", "durable_files", "hang_watcher", "other_libraries", "text"}
 """Small modules that every room may import: errors, and what needs nothing else of tpk."""
 
 PAGES = {"cli": "../reference/command-line.md"}
 """The pages of rooms that have no page of names."""
 
-WITHOUT_PAGE = {"tf_internals", "checks", "durable_files", "hang_watcher", "other_libraries", "text"}
+WITHOUT_PAGE = {"tf_internals", "argument_checks", "durable_files", "hang_watcher", "other_libraries", "text"}
 """Rooms without anything public."""
 
 

@@ -1,0 +1,2 @@
+from .run_config import RunConfig as RunConfig
+from .spec import EstimatorSpec as EstimatorSpec, ModeKeys as ModeKeys

@@ -13,62 +13,7 @@ import tensorflow as tf
 import tpk
 from tpk import layers
 from tpk.graph import added_since, collection_sizes
-from tpk.layers import (
-    average_pooling1d,
-    average_pooling2d,
-    average_pooling3d,
-    conv1d,
-    conv2d,
-    conv2d_transpose,
-    conv3d,
-    conv3d_transpose,
-    dense,
-    flatten,
-    max_pooling1d,
-    max_pooling2d,
-    max_pooling3d,
-    separable_conv1d,
-    separable_conv2d,
-)
-from tpk_tensorflow1.missing import finder_in
-
-__all__ = [
-    "AveragePooling1D",
-    "AveragePooling2D",
-    "AveragePooling3D",
-    "BatchNormalization",
-    "Conv1D",
-    "Conv2D",
-    "Conv2DTranspose",
-    "Conv3D",
-    "Conv3DTranspose",
-    "Dense",
-    "Dropout",
-    "Flatten",
-    "Layer",
-    "MaxPooling1D",
-    "MaxPooling2D",
-    "MaxPooling3D",
-    "SeparableConv1D",
-    "SeparableConv2D",
-    "average_pooling1d",
-    "average_pooling2d",
-    "average_pooling3d",
-    "batch_normalization",
-    "conv1d",
-    "conv2d",
-    "conv2d_transpose",
-    "conv3d",
-    "conv3d_transpose",
-    "dense",
-    "dropout",
-    "flatten",
-    "max_pooling1d",
-    "max_pooling2d",
-    "max_pooling3d",
-    "separable_conv1d",
-    "separable_conv2d",
-]
+from tpk_tensorflow1.missing import finder_in, own_names
 
 v1 = tf.compat.v1
 
@@ -420,6 +365,10 @@ AvgPool1D, AvgPool2D, AvgPool3D = AveragePooling1D, AveragePooling2D, AveragePoo
 MaxPool1D, MaxPool2D, MaxPool3D = MaxPooling1D, MaxPooling2D, MaxPooling3D
 Convolution1D, Convolution2D, Convolution3D = Conv1D, Conv2D, Conv3D
 
+for _layer in _FunctionLayer.__subclasses__():
+    globals().setdefault(_layer._function.__name__, _layer._function)
+
+__all__ = own_names(__name__)
 
 __getattr__ = finder_in("tf.layers", __all__)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from importlib.abc import Loader, MetaPathFinder
@@ -48,6 +49,22 @@ def finder_in(module: str, names: Iterable[str], *elsewhere: ModuleType) -> Call
         raise no_such_name(module, name, known)
 
     return find
+
+
+def own_names(module: str) -> list[str]:
+    """Return the public functions and classes of a module that it defines, or has from TensorFlow or `tpk.layers`.
+
+    Args:
+        module: its ``__name__``.
+    """
+    sources = (module, "tensorflow.", "tpk.layers.")
+    return [
+        name
+        for name, value in vars(sys.modules[module]).items()
+        if not name.startswith("_")
+        and (inspect.isfunction(value) or inspect.isclass(value))
+        and value.__module__.startswith(sources)
+    ]
 
 
 def from_library(library: str, module: str, name: str) -> Any:

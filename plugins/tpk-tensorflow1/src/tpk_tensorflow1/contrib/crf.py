@@ -14,18 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tpk_tensorflow1.missing import finder_in
-
-__all__ = [
-    "crf_binary_score",
-    "crf_decode",
-    "crf_log_likelihood",
-    "crf_log_norm",
-    "crf_multitag_sequence_score",
-    "crf_sequence_score",
-    "crf_unary_score",
-    "viterbi_decode",
-]
+from tpk_tensorflow1.missing import finder_in, own_names
 
 
 def crf_log_likelihood(
@@ -146,5 +135,7 @@ def _mask(lengths: Any, scores: Any) -> Any:
     """Return 1 for the steps within the sequences and 0 for those after them, like scores of shape [batch, time]."""
     return tf.sequence_mask(lengths, tf.shape(scores)[1], scores.dtype)
 
+
+__all__ = own_names(__name__)
 
 __getattr__ = finder_in("tf.contrib.crf", __all__)

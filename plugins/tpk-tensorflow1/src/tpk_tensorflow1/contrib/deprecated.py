@@ -6,16 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk_tensorflow1.missing import finder_in
-
-__all__ = [
-    "audio_summary",
-    "histogram_summary",
-    "image_summary",
-    "merge_all_summaries",
-    "merge_summary",
-    "scalar_summary",
-]
+from tpk_tensorflow1.missing import finder_in, own_names
 
 v1 = tf.compat.v1
 
@@ -52,5 +43,7 @@ def _collected(summary: Any, collections: Any) -> Any:
     v1.add_to_collections([v1.GraphKeys.SUMMARIES] if collections is None else collections, summary)
     return summary
 
+
+__all__ = own_names(__name__)
 
 __getattr__ = finder_in("tf.contrib.deprecated", __all__)

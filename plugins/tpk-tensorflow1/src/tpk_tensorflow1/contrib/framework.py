@@ -10,36 +10,7 @@ from typing import Any
 
 import tensorflow as _tf
 
-from tpk_tensorflow1.missing import finder_in
-
-__all__ = [
-    "add_arg_scope",
-    "add_model_variable",
-    "arg_scope",
-    "argsort",
-    "assign_from_checkpoint",
-    "assign_from_checkpoint_fn",
-    "create_global_step",
-    "filter_variables",
-    "get_global_step",
-    "get_model_variables",
-    "get_name_scope",
-    "get_or_create_global_step",
-    "get_trainable_variables",
-    "get_variables",
-    "get_variables_by_name",
-    "get_variables_by_suffix",
-    "get_variables_to_restore",
-    "init_from_checkpoint",
-    "is_tensor",
-    "list_variables",
-    "load_checkpoint",
-    "load_variable",
-    "model_variable",
-    "nest",
-    "sort",
-    "variable",
-]
+from tpk_tensorflow1.missing import finder_in, own_names
 
 v1 = _tf.compat.v1
 
@@ -243,5 +214,7 @@ def _to_restore(model_path: str, var_list: Any, ignore_missing_vars: bool) -> di
     reader = load_checkpoint(model_path)
     return {name: each for name, each in by_name.items() if reader.has_tensor(name)}
 
+
+__all__ = ["nest", *own_names(__name__)]
 
 __getattr__ = finder_in("tf.contrib.framework", __all__)

@@ -27,18 +27,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk_tensorflow1.contrib import rnn
-from tpk_tensorflow1.missing import finder_in
-
-__all__ = [
-    "attention_decoder",
-    "basic_rnn_seq2seq",
-    "embedding_attention_seq2seq",
-    "embedding_rnn_seq2seq",
-    "model_with_buckets",
-    "rnn_decoder",
-    "sequence_loss",
-    "sequence_loss_by_example",
-]
+from tpk_tensorflow1.missing import finder_in, own_names
 
 v1 = tf.compat.v1
 
@@ -348,5 +337,7 @@ def _with_embeddings(
         outputs, final = tf.cond(feed_previous, lambda: branch(True), lambda: branch(False, True))
     return outputs, tf.nest.pack_sequence_as(states[0], final)
 
+
+__all__ = own_names(__name__)
 
 __getattr__ = finder_in("tf.contrib.legacy_seq2seq", __all__)

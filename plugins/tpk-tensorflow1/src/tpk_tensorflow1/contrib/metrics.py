@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk_tensorflow1.contrib.losses import predictions_first
-from tpk_tensorflow1.missing import finder_in
+from tpk_tensorflow1.missing import finder_in, own_names
 
 v1 = tf.compat.v1
 
@@ -25,17 +25,6 @@ _STREAMING = {
 }
 globals().update(_STREAMING)
 
-__all__ = [
-    *_STREAMING,
-    "accuracy",
-    "aggregate_metric_map",
-    "aggregate_metrics",
-    "confusion_matrix",
-    "set_difference",
-    "set_intersection",
-    "set_size",
-    "set_union",
-]
 
 confusion_matrix = v1.confusion_matrix
 set_difference = tf.sets.difference
@@ -63,5 +52,7 @@ def aggregate_metric_map(names_to_tuples: dict[str, tuple[Any, Any]]) -> tuple[d
     values = {name: value for name, (value, _) in names_to_tuples.items()}
     return values, {name: update for name, (_, update) in names_to_tuples.items()}
 
+
+__all__ = own_names(__name__)
 
 __getattr__ = finder_in("tf.contrib.metrics", __all__)

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk_tensorflow1 import rnn_cell
-from tpk_tensorflow1.missing import finder_in
+from tpk_tensorflow1.missing import finder_in, own_names
 from tpk_tensorflow1.rnn_cell import *
 
 v1 = tf.compat.v1
@@ -18,23 +18,6 @@ static_state_saving_rnn = v1.nn.static_state_saving_rnn
 static_bidirectional_rnn = v1.nn.static_bidirectional_rnn
 LayerRNNCell = rnn_cell.RNNCell
 
-__all__ = [
-    *rnn_cell.__all__,
-    "AttentionCellWrapper",
-    "EmbeddingWrapper",
-    "GRUBlockCellV2",
-    "InputProjectionWrapper",
-    "LSTMBlockCell",
-    "LayerNormBasicLSTMCell",
-    "LayerRNNCell",
-    "NASCell",
-    "OutputProjectionWrapper",
-    "stack_bidirectional_dynamic_rnn",
-    "static_bidirectional_rnn",
-    "static_rnn",
-    "static_state_saving_rnn",
-    "transpose_batch_time",
-]
 
 Function = Callable[..., Any]
 
@@ -493,5 +476,7 @@ def _linear(
     initializer = bias_initializer or v1.zeros_initializer()
     return tf.nn.bias_add(outputs, v1.get_variable("bias", [output_size], inputs.dtype, initializer))
 
+
+__all__ = sorted({*rnn_cell.__all__, *own_names(__name__)})
 
 __getattr__ = finder_in("tf.contrib.rnn", __all__)

@@ -8,17 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk import graph
-
-__all__ = [
-    "apply_regularization",
-    "l1_l2_regularizer",
-    "l1_regularizer",
-    "l2_regularizer",
-    "sum_regularizer",
-    "variance_scaling_initializer",
-    "xavier_initializer",
-    "xavier_initializer_conv2d",
-]
+from tpk_tensorflow1.missing import own_names
 
 v1 = tf.compat.v1
 
@@ -103,3 +93,6 @@ def _regularizer(regularizer: Function, scale: float, scope: str) -> Function:
             return regularizer(weights)
 
     return regularize
+
+
+__all__ = own_names(__name__)

@@ -11,22 +11,7 @@ from tpk import layers
 from tpk_tensorflow1 import layers as tf_layers
 from tpk_tensorflow1.contrib.framework import add_arg_scope
 from tpk_tensorflow1.contrib.layers.scopes import Function, finished, layout_of
-
-__all__ = [
-    "avg_pool2d",
-    "avg_pool3d",
-    "dropout",
-    "embed_sequence",
-    "flatten",
-    "max_pool2d",
-    "max_pool3d",
-    "maxout",
-    "one_hot_encoding",
-    "repeat",
-    "safe_embedding_lookup_sparse",
-    "softmax",
-    "stack",
-]
+from tpk_tensorflow1.missing import own_names
 
 v1 = tf.compat.v1
 
@@ -167,3 +152,6 @@ def embed_sequence(
         if reuse is not True:
             v1.add_to_collection(v1.GraphKeys.MODEL_VARIABLES, embeddings)
         return v1.nn.embedding_lookup(embeddings, ids)
+
+
+__all__ = own_names(__name__)

@@ -12,28 +12,7 @@ from tpk import layers
 from tpk_tensorflow1.contrib.framework import add_arg_scope
 from tpk_tensorflow1.contrib.layers.initializers import xavier_initializer
 from tpk_tensorflow1.contrib.layers.scopes import ZEROS, Function, finished, layer_scope, layout_of
-
-__all__ = [
-    "bias_add",
-    "conv1d",
-    "conv2d",
-    "conv2d_transpose",
-    "conv3d",
-    "conv3d_transpose",
-    "convolution",
-    "convolution1d",
-    "convolution2d",
-    "convolution2d_transpose",
-    "convolution3d",
-    "convolution3d_transpose",
-    "elu",
-    "fully_connected",
-    "linear",
-    "relu",
-    "relu6",
-    "separable_conv2d",
-    "separable_convolution2d",
-]
+from tpk_tensorflow1.missing import own_names
 
 v1 = tf.compat.v1
 
@@ -248,3 +227,6 @@ def bias_add(
         )
         outputs = tf.nn.bias_add(inputs, biases, data_format=data_format)
         return finished(outputs, outputs_collections, layer.name, activation_fn)
+
+
+__all__ = own_names(__name__)

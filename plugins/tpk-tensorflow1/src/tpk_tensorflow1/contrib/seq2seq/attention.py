@@ -10,23 +10,11 @@ import tensorflow as tf
 
 from tpk_tensorflow1 import rnn_cell
 from tpk_tensorflow1.layers import Dense
+from tpk_tensorflow1.missing import own_names
 
 v1 = tf.compat.v1
 
 Function = Callable[..., Any]
-
-__all__ = [
-    "AttentionMechanism",
-    "AttentionWrapper",
-    "AttentionWrapperState",
-    "BahdanauAttention",
-    "BahdanauMonotonicAttention",
-    "LuongAttention",
-    "LuongMonotonicAttention",
-    "hardmax",
-    "monotonic_attention",
-    "safe_cumprod",
-]
 
 
 class AttentionMechanism:
@@ -395,3 +383,6 @@ def _maybe_mask_score(score: Any, memory_sequence_length: Any, score_mask_value:
     with tf.control_dependencies([v1.assert_positive(memory_sequence_length, message=message)]):
         mask = tf.sequence_mask(memory_sequence_length, tf.shape(score)[1])
     return tf.where(mask, score, tf.cast(score_mask_value, score.dtype))
+
+
+__all__ = own_names(__name__)

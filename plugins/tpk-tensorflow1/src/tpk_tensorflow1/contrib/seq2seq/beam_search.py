@@ -9,15 +9,7 @@ import tensorflow as tf
 
 from tpk_tensorflow1.contrib.seq2seq.decoding import Decoder
 from tpk_tensorflow1.contrib.seq2seq.helpers import _lookup
-
-__all__ = [
-    "BeamSearchDecoder",
-    "BeamSearchDecoderOutput",
-    "BeamSearchDecoderState",
-    "FinalBeamSearchDecoderOutput",
-    "gather_tree",
-    "tile_batch",
-]
+from tpk_tensorflow1.missing import own_names
 
 
 class BeamSearchDecoderState(NamedTuple):
@@ -275,3 +267,6 @@ def gather_tree(
         ids = tf.where(ends > 0, end_token, ids)
         ids.set_shape(step_ids.shape)
         return ids
+
+
+__all__ = own_names(__name__)

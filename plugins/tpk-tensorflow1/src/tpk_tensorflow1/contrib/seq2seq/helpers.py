@@ -8,14 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk_tensorflow1.contrib.rnn import transpose_batch_time
-
-__all__ = [
-    "GreedyEmbeddingHelper",
-    "Helper",
-    "SampleEmbeddingHelper",
-    "ScheduledEmbeddingTrainingHelper",
-    "TrainingHelper",
-]
+from tpk_tensorflow1.missing import own_names
 
 v1 = tf.compat.v1
 
@@ -197,3 +190,6 @@ def _lookup(embedding: Any) -> Function:
 def _array_of(by_time: Any) -> Any:
     array = tf.TensorArray(by_time.dtype, size=tf.shape(by_time)[0], element_shape=by_time.shape[1:])
     return array.unstack(by_time)
+
+
+__all__ = own_names(__name__)

@@ -8,18 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tpk_tensorflow1.contrib.learn.datasets import mnist
-from tpk_tensorflow1.missing import finder_in
-
-__all__ = [
-    "Dataset",
-    "Datasets",
-    "load_boston",
-    "load_csv_with_header",
-    "load_csv_without_header",
-    "load_dataset",
-    "load_iris",
-    "mnist",
-]
+from tpk_tensorflow1.missing import finder_in, own_names
 
 Datasets = mnist.Datasets
 
@@ -87,5 +76,7 @@ def load_boston(data_path: str | None = None) -> Dataset:
         raise ValueError("load_boston needs the path of a CSV file: libraries do not contain this data set any more")
     return load_csv_with_header(data_path, float, float)
 
+
+__all__ = ["mnist", *own_names(__name__)]
 
 __getattr__ = finder_in("tf.contrib.learn.datasets", __all__)

@@ -412,7 +412,7 @@ def test_batch_norm_of_contrib_can_update_at_once(graph):
         after = mean.read_value()
     assert tf.get_collection(tf.GraphKeys.UPDATE_OPS) == []
     assert run(after).tolist() == [1.0]
-    with pytest.raises(ValueError, match="batch_weights"):
+    with pytest.raises(TypeError, match="batch_weights"):
         contrib_layers.batch_norm(x, batch_weights=x)
 
 

@@ -176,20 +176,11 @@ class Layer:
         return inputs
 
     def add_variable(
-        self,
-        name: str,
-        shape: Any,
-        dtype: Any = None,
-        initializer: Any = None,
-        regularizer: Function | None = None,
-        trainable: bool = True,
-        constraint: Function | None = None,
-        **kwargs: Any,
+        self, name: str, shape: Any, dtype: Any = None, *args: Any, trainable: bool = True, **kwargs: Any
     ) -> Any:
         """Create a variable of the layer with `tf.get_variable`."""
         shape, dtype = tf.TensorShape(shape), dtype or self._dtype or tf.float32
-        trainable = trainable and self.trainable
-        return v1.get_variable(name, shape, dtype, initializer, regularizer, trainable, constraint=constraint, **kwargs)
+        return v1.get_variable(name, shape, dtype, *args, trainable=trainable and self.trainable, **kwargs)
 
     add_weight = add_variable
 

@@ -126,6 +126,7 @@ _INSTEAD = {
         """: _FEATURE_COLUMNS,
         "bow_encoder": "tf.contrib.layers.safe_embedding_lookup_sparse",
         "embedding_lookup_unique": "tf.nn.embedding_lookup",
+        "group_norm": "tpk.layers.group_normalization",
     },
     "contrib.learn": {
         """BaseEstimator DNNClassifier DNNLinearCombinedClassifier DNNLinearCombinedRegressor DNNRegressor Estimator

@@ -90,27 +90,17 @@ def add_model_variable(var: Any) -> None:
     v1.add_to_collections([v1.GraphKeys.MODEL_VARIABLES], var)
 
 
-def variable(
-    name: str,
-    shape: Any = None,
-    dtype: Any = None,
-    initializer: Any = None,
-    regularizer: Any = None,
-    trainable: bool = True,
-    collections: Any = None,
-    device: Any = "",
-    **kwargs: Any,
-) -> Any:
-    """Return an existing variable or create a new one; see `tf.get_variable`."""
+def variable(name: str, *args: Any, collections: Any = None, device: Any = None, **kwargs: Any) -> Any:
+    """Return an existing variable or create a new one on a device; see `tf.get_variable`."""
     if collections is not None:
         collections = list(dict.fromkeys([*collections, v1.GraphKeys.GLOBAL_VARIABLES]))
     with _tf.device(device or ""):
-        return v1.get_variable(name, shape, dtype, initializer, regularizer, trainable, collections, **kwargs)
+        return v1.get_variable(name, *args, collections=collections, **kwargs)
 
 
-def model_variable(name: str, shape: Any = None, dtype: Any = _tf.float32, *args: Any, **kwargs: Any) -> Any:
+def model_variable(name: str, *args: Any, **kwargs: Any) -> Any:
     """Do the same as `variable`, and add the variable to the collection ``MODEL_VARIABLES``."""
-    made = variable(name, shape, dtype, *args, **kwargs)
+    made = variable(name, *args, **kwargs)
     if not any(made is each for each in v1.get_collection(v1.GraphKeys.MODEL_VARIABLES)):
         add_model_variable(made)
     return made

@@ -40,6 +40,7 @@ def fully_connected():
             layers.relu(images, 2),
             layers.relu6(images, 2),
             layers.elu(images, 2),
+            layers.stack(images, layers.relu, [3, 2]),
             layers.fully_connected(_images((2, 3, 5)), 2),
             layers.bias_add(images, initializer=tf.constant_initializer(0.5), activation_fn=tf.nn.relu),
         ]
@@ -74,8 +75,6 @@ def normalizers():
         layers.layer_norm(images, begin_norm_axis=-1, center=False),
         layers.instance_norm(images),
         layers.instance_norm(images, scale=False, activation_fn=tf.nn.relu, epsilon=0.1),
-        layers.group_norm(images, groups=4),
-        layers.group_norm(images, groups=2, channels_axis=1, reduction_axes=(-2, -1), scope="first"),
     ]
     updates = tf.get_collection(tf.GraphKeys.UPDATE_OPS)
     return {"outputs": outputs, "updates": tf.group(*updates), "number": len(updates)}

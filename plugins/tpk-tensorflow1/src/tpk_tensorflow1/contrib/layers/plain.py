@@ -112,11 +112,11 @@ def repeat(inputs: Any, repetitions: int, layer: Function, *args: Any, **kwargs:
 def stack(inputs: Any, layer: Function, stack_args: Sequence[Any], default_scope: str = "Stack", **kwargs: Any) -> Any:
     """Apply a layer once for each element of `stack_args`, in scopes ``<scope>/<scope>_1``, ``…_2``, …."""
     scope = kwargs.pop("scope", None)
+    name = scope or getattr(getattr(layer, "func", layer), "__name__", default_scope.lower())
     with v1.variable_scope(scope, default_scope):
         for number, args in enumerate(stack_args):
             given = args if isinstance(args, list | tuple) else [args]
-            name = f"{scope or getattr(layer, '__name__', default_scope.lower())}_{number + 1}"
-            inputs = layer(inputs, *given, **{**kwargs, "scope": name})
+            inputs = layer(inputs, *given, **kwargs, scope=f"{name}_{number + 1}")
     return inputs
 
 
@@ -124,12 +124,11 @@ def embed_sequence(
     ids: Any,
     vocab_size: int | None = None,
     embed_dim: int | None = None,
+    *,
     unique: bool = False,
-    initializer: Any = None,
-    regularizer: Function | None = None,
-    trainable: bool = True,
     scope: Any = None,
     reuse: Any = None,
+    **options: Any,
 ) -> Any:
     """Return the embeddings of ids, of shape [batch, time, embed_dim]. The variable is ``EmbedSequence/embeddings``.
 
@@ -138,17 +137,15 @@ def embed_sequence(
         vocab_size: the number of ids; None if `reuse` is true.
         embed_dim: the size of an embedding; None if `reuse` is true.
         unique: ignored; it changed only the speed.
-        initializer: the initializer of the embeddings.
-        regularizer: maps the embeddings to a loss.
-        trainable: whether the embeddings are trained.
         scope: the variable scope.
         reuse: whether to reuse existing embeddings.
+        options: the arguments `initializer`, `regularizer` and `trainable` of `tf.get_variable`.
     """
     if not reuse and (vocab_size is None or embed_dim is None):
         raise ValueError("tf.contrib.layers.embed_sequence needs vocab_size and embed_dim, unless reuse=True")
     shape = None if reuse and vocab_size is None else [vocab_size, embed_dim]
     with v1.variable_scope(scope, "EmbedSequence", reuse=reuse):
-        embeddings = v1.get_variable("embeddings", shape, None, initializer, regularizer, trainable)
+        embeddings = v1.get_variable("embeddings", shape, **options)
         if reuse is not True:
             v1.add_to_collection(v1.GraphKeys.MODEL_VARIABLES, embeddings)
         return v1.nn.embedding_lookup(embeddings, ids)

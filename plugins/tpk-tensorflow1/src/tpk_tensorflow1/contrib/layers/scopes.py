@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
@@ -9,6 +10,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
+
+from tpk_tensorflow1.contrib.framework import add_arg_scope
 
 __all__ = ["collect_named_outputs", "convert_collection_to_dict", "last_dimension"]
 
@@ -44,6 +47,36 @@ def layer_scope(scope: Any, default_name: str, reuse: Any, collections: Any) -> 
 
     with v1.variable_scope(scope, default_name, reuse=reuse, custom_getter=get_variable) as layer:
         yield layer
+
+
+def scoped_layer(default_scope: str) -> Callable[[Function], Function]:
+    """Decorate a function that computes the outputs of a layer: it gets the arguments that layers share.
+
+    They are `activation_fn`, `reuse`, `variables_collections`, `outputs_collections` and `scope`, all of them by name;
+    see `fully_connected`.
+
+    Args:
+        default_scope: the default of `scope`, numbered if the name is in use.
+    """
+
+    def decorate(compute: Function) -> Function:
+        @functools.wraps(compute)
+        def applied(
+            *args: Any,
+            activation_fn: Function | None = None,
+            reuse: Any = None,
+            variables_collections: Any = None,
+            outputs_collections: Any = None,
+            scope: Any = None,
+            **kwargs: Any,
+        ) -> Any:
+            with layer_scope(scope, default_scope, reuse, variables_collections) as opened:
+                outputs = compute(*args, **kwargs)
+                return finished(outputs, outputs_collections, opened.name, activation_fn)
+
+        return add_arg_scope(applied)
+
+    return decorate
 
 
 def finished(outputs: Any, collections: Any, alias: str, activation_fn: Function | None = None) -> Any:

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tpk import layers
 from tpk_tensorflow1.contrib.framework import add_arg_scope
 from tpk_tensorflow1.contrib.layers.initializers import xavier_initializer
-from tpk_tensorflow1.contrib.layers.scopes import ZEROS, Function, finished, layer_scope, layout_of
+from tpk_tensorflow1.contrib.layers.scopes import ZEROS, Function, finished, layer_scope, layout_of, scoped_layer
 from tpk_tensorflow1.missing import own_names
 
 v1 = tf.compat.v1
@@ -83,24 +83,10 @@ def fully_connected(inputs: Any, num_outputs: int, *args: Any, **kwargs: Any) ->
     return _layer_with_weights(compute, "fully_connected", *args, **kwargs)
 
 
-def linear(*args: Any, **kwargs: Any) -> Any:
-    """Return `fully_connected` without an activation."""
-    return fully_connected(*args, **{"activation_fn": None, **kwargs})
-
-
-def relu(*args: Any, **kwargs: Any) -> Any:
-    """Return `fully_connected` with a ReLU activation."""
-    return fully_connected(*args, **{"activation_fn": tf.nn.relu, **kwargs})
-
-
-def relu6(*args: Any, **kwargs: Any) -> Any:
-    """Return `fully_connected` with a ReLU activation that is limited to 6."""
-    return fully_connected(*args, **{"activation_fn": tf.nn.relu6, **kwargs})
-
-
-def elu(*args: Any, **kwargs: Any) -> Any:
-    """Return `fully_connected` with an ELU activation."""
-    return fully_connected(*args, **{"activation_fn": tf.nn.elu, **kwargs})
+linear = functools.partial(fully_connected, activation_fn=None)
+relu = functools.partial(fully_connected, activation_fn=tf.nn.relu)
+relu6 = functools.partial(fully_connected, activation_fn=tf.nn.relu6)
+elu = functools.partial(fully_connected, activation_fn=tf.nn.elu)
 
 
 def _convolution(layer: Function, name: str) -> Function:
@@ -206,27 +192,14 @@ def separable_convolution2d(
 separable_conv2d = separable_convolution2d
 
 
-@add_arg_scope
+@scoped_layer("BiasAdd")
 def bias_add(
-    inputs: Any,
-    activation_fn: Function | None = None,
-    initializer: Any = ZEROS,
-    regularizer: Function | None = None,
-    reuse: Any = None,
-    variables_collections: Any = None,
-    outputs_collections: Any = None,
-    trainable: bool = True,
-    data_format: str = "NHWC",
-    scope: Any = None,
+    inputs: Any, *, initializer: Any = ZEROS, trainable: bool = True, data_format: str = "NHWC", **options: Any
 ) -> Any:
-    """Add a bias to each feature. The default scope is ``BiasAdd``."""
+    """Add a bias to each feature; the options are those of `tf.get_variable`, such as `regularizer`."""
     channels = inputs.shape.as_list()[1 if layout_of(data_format) == "channels_first" else -1]
-    with layer_scope(scope, "BiasAdd", reuse, variables_collections) as layer:
-        biases = v1.get_variable(
-            "biases", [channels], inputs.dtype, initializer, regularizer=regularizer, trainable=trainable
-        )
-        outputs = tf.nn.bias_add(inputs, biases, data_format=data_format)
-        return finished(outputs, outputs_collections, layer.name, activation_fn)
+    biases = v1.get_variable("biases", [channels], inputs.dtype, initializer, trainable=trainable, **options)
+    return tf.nn.bias_add(inputs, biases, data_format=data_format)
 
 
-__all__ = own_names(__name__)
+__all__ = ["elu", "linear", "relu", "relu6", *own_names(__name__)]

@@ -14,9 +14,7 @@ SEQUENCES = rng.normal(size=[2, 4, 3]).astype(np.float32)
 CELLS = {
     "layer_norm_basic_lstm_cell": lambda: rnn.LayerNormBasicLSTMCell(5),
     "nas_cell": lambda: rnn.NASCell(5, num_proj=2, use_bias=True),
-    "input_projection_wrapper": lambda: rnn.InputProjectionWrapper(rnn.GRUCell(5), 6),
     "output_projection_wrapper": lambda: rnn.OutputProjectionWrapper(rnn.GRUCell(5), 6),
-    "attention_cell_wrapper": lambda: rnn.AttentionCellWrapper(rnn.BasicLSTMCell(5), 2),
 }
 
 

@@ -138,3 +138,6 @@ def test_errors_of_decoders(graph):
         seq2seq.GreedyEmbeddingHelper(TRANSITIONS, [0, 3], [2])
     with pytest.raises(ValueError, match="expected 0, since there is no coverage penalty"):
         seq2seq.BeamSearchDecoder(Markov(), TRANSITIONS, [0], 2, tf.zeros([3, 1]), 3, coverage_penalty_weight=0.2)
+    with_history = seq2seq.AttentionWrapper(rnn.GRUCell(6), mechanism, alignment_history=True)
+    with pytest.raises(ValueError, match=r"Build the AttentionWrapper with alignment_history=False"):
+        seq2seq.BeamSearchDecoder(with_history, TRANSITIONS, [0], 2, with_history.zero_state(2, tf.float32), 2)

@@ -154,6 +154,9 @@ _INSTEAD = {
         "embedding_tied_rnn_seq2seq one2many_rnn_seq2seq": "embedding_rnn_seq2seq",
     },
     "contrib.rnn": {
+        "AttentionCellWrapper": "tf.contrib.seq2seq.AttentionWrapper, which attends to a given memory",
+        "GRUBlockCell GRUBlockCellV2": "GRUCell",
+        "InputProjectionWrapper": "tf.layers.dense for the inputs",
         "FusedRNNCellAdaptor LSTMBlockFusedCell": "LSTMBlockCell, with tf.nn.dynamic_rnn and time_major=True",
         "HighwayWrapper": "ResidualWrapper with a residual_fn",
         "TimeReversedFusedRNN": "tf.reverse_sequence before and after tf.nn.dynamic_rnn",

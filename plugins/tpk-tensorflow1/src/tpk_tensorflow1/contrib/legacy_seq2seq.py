@@ -61,34 +61,13 @@ def basic_rnn_seq2seq(
         return rnn_decoder(decoder_inputs, state, cell)
 
 
-def embedding_rnn_seq2seq(
-    encoder_inputs: Tensors,
-    decoder_inputs: Tensors,
-    cell: Any,
-    num_encoder_symbols: int,
-    num_decoder_symbols: int,
-    embedding_size: int,
-    output_projection: Any = None,
-    feed_previous: Any = False,
-    dtype: Any = None,
-    scope: Any = None,
-) -> Outputs:
+def embedding_rnn_seq2seq(*args: Any, **kwargs: Any) -> Outputs:
     """Decode embeddings from the final state of an encoder of embeddings."""
 
-    def decode(inputs: Tensors, following: Function | None, cell: Any, state: Any, memory: Tensors) -> Outputs:
+    def decode(inputs: Tensors, state: Any, memory: Tensors, cell: Any, following: Function | None) -> Outputs:
         return rnn_decoder(inputs, state, cell, following)
 
-    with v1.variable_scope(scope or "embedding_rnn_seq2seq", dtype=dtype):
-        encoder = cell, encoder_inputs, num_encoder_symbols, embedding_size
-        return _with_embeddings(
-            "embedding_rnn_decoder",
-            decode,
-            encoder,
-            decoder_inputs,
-            num_decoder_symbols,
-            output_projection,
-            feed_previous,
-        )
+    return _with_embeddings("rnn", decode, *args, **kwargs)
 
 
 def attention_decoder(
@@ -129,7 +108,7 @@ def attention_decoder(
             query, means = tf.concat(tf.nest.flatten(state), 1), []
             for head, (features, vector) in enumerate(heads):
                 with v1.variable_scope(f"Attention_{head}", reuse=v1.AUTO_REUSE):
-                    means.append(rnn._attend(attention_states, features, vector, rnn._linear(query, size, True)))
+                    means.append(_attend(attention_states, features, vector, rnn._linear(query, size, True)))
             return means
 
         def step(inputs: Any, state: Any) -> tuple[Any, Any]:
@@ -155,36 +134,18 @@ def embedding_attention_seq2seq(
     num_decoder_symbols: int,
     embedding_size: int,
     num_heads: int = 1,
-    output_projection: Any = None,
-    feed_previous: Any = False,
-    dtype: Any = None,
-    scope: Any = None,
+    *args: Any,
     initial_state_attention: bool = False,
+    **kwargs: Any,
 ) -> Outputs:
     """Decode embeddings with attention over the outputs of an encoder; see `attention_decoder`."""
 
-    def decode(inputs: Tensors, following: Function | None, cell: Any, state: Any, memory: Tensors) -> Outputs:
-        return attention_decoder(
-            inputs,
-            state,
-            tf.stack(memory, 1),
-            cell,
-            num_heads=num_heads,
-            loop_function=following,
-            initial_state_attention=initial_state_attention,
-        )
+    def decode(inputs: Tensors, state: Any, memory: Tensors, cell: Any, following: Function | None) -> Outputs:
+        attention = {"num_heads": num_heads, "initial_state_attention": initial_state_attention}
+        return attention_decoder(inputs, state, tf.stack(memory, 1), cell, loop_function=following, **attention)
 
-    with v1.variable_scope(scope or "embedding_attention_seq2seq", dtype=dtype):
-        encoder = cell, encoder_inputs, num_encoder_symbols, embedding_size
-        return _with_embeddings(
-            "embedding_attention_decoder",
-            decode,
-            encoder,
-            decoder_inputs,
-            num_decoder_symbols,
-            output_projection,
-            feed_previous,
-        )
+    symbols = num_encoder_symbols, num_decoder_symbols, embedding_size
+    return _with_embeddings("attention", decode, encoder_inputs, decoder_inputs, cell, *symbols, *args, **kwargs)
 
 
 def model_with_buckets(
@@ -288,54 +249,70 @@ def _decode(step: Function, inputs: Tensors, state: Any, loop_function: Function
     return outputs, state
 
 
+def _attend(memory: Any, features: Any, vector: Any, query: Any) -> Any:
+    """Return the mean of `memory`, weighted by how its features fit to a query (Vinyals et al.,
+    https://arxiv.org/abs/1412.7449).
+
+    Args:
+        memory: a tensor of shape [batch, time, size].
+        features: a tensor of shape [batch, time, 1, units].
+        vector: a tensor of shape [units].
+        query: a tensor of shape [batch, units].
+    """
+    scores = tf.reduce_sum(vector * tf.tanh(features + query[:, None, None]), [2, 3])
+    return tf.reduce_sum(tf.nn.softmax(scores)[:, :, None] * memory, 1)
+
+
 def _with_embeddings(
-    scope: str,
+    kind: str,
     decode: Callable[..., Outputs],
-    encoder: tuple[Any, Tensors, int, int],
+    encoder_inputs: Tensors,
     decoder_inputs: Tensors,
-    num_symbols: int,
-    output_projection: Any,
-    feed_previous: Any,
+    cell: Any,
+    num_encoder_symbols: int,
+    num_decoder_symbols: int,
+    embedding_size: int,
+    output_projection: Any = None,
+    feed_previous: Any = False,
+    dtype: Any = None,
+    scope: Any = None,
 ) -> Outputs:
     """Encode embeddings, and decode embeddings.
 
     Args:
-        scope: the variable scope of the decoder.
-        decode: a function of embeddings, a loop function or None, the cell, its state, and the outputs of the encoder.
-        encoder: the cell, the inputs, the number of symbols and the size of embeddings.
-        decoder_inputs: the inputs of the decoder.
-        num_symbols: the number of their symbols.
-        output_projection: as for the other functions.
-        feed_previous: as for the other functions.
+        kind: part of the names of the variable scopes.
+        decode: a function of embeddings, the state and the outputs of the encoder, the cell, and a loop function or
+            None.
+        encoder_inputs: see the module for this argument and all others.
     """
-    cell, inputs, *embedding_shape = encoder
-    wrapped = rnn.EmbeddingWrapper(_copy_of(cell), *embedding_shape)
-    memory, state = rnn.static_rnn(wrapped, inputs, dtype=v1.get_variable_scope().dtype)
-    if output_projection is None:
-        cell = rnn.OutputProjectionWrapper(cell, num_symbols)
-    states = []
+    with v1.variable_scope(scope or f"embedding_{kind}_seq2seq", dtype=dtype) as opened:
+        encoder = rnn.EmbeddingWrapper(_copy_of(cell), num_encoder_symbols, embedding_size)
+        memory, state = rnn.static_rnn(encoder, encoder_inputs, dtype=opened.dtype)
+        if output_projection is None:
+            cell = rnn.OutputProjectionWrapper(cell, num_decoder_symbols)
+        states = []
 
-    def branch(feeds_previous: bool, reuse: bool | None = None) -> tuple[list[Any], list[Any]]:
-        with v1.variable_scope(scope, reuse=reuse):
-            embeddings = v1.get_variable("embedding", [num_symbols, embedding_shape[1]])
+        def branch(feeds_previous: bool, reuse: bool | None = None) -> tuple[list[Any], list[Any]]:
+            with v1.variable_scope(f"embedding_{kind}_decoder", reuse=reuse):
+                embeddings = v1.get_variable("embedding", [num_decoder_symbols, embedding_size])
 
-            def following(previous: Any, step: int) -> Any:
-                if output_projection is not None:
-                    previous = v1.nn.xw_plus_b(previous, *output_projection)
-                embedded = tf.nn.embedding_lookup(embeddings, tf.argmax(previous, 1))
-                # As in TensorFlow 1, there are gradients only without a `tf.cond`.
-                return embedded if isinstance(feed_previous, bool) else tf.stop_gradient(embedded)
+                def following(previous: Any, step: int) -> Any:
+                    if output_projection is not None:
+                        previous = v1.nn.xw_plus_b(previous, *output_projection)
+                    embedded = tf.nn.embedding_lookup(embeddings, tf.argmax(previous, 1))
+                    # As in TensorFlow 1, there are gradients only without a `tf.cond`.
+                    return embedded if isinstance(feed_previous, bool) else tf.stop_gradient(embedded)
 
-            embedded = [tf.nn.embedding_lookup(embeddings, each) for each in decoder_inputs]
-            outputs, final = decode(embedded, following if feeds_previous else None, cell, state, memory)
-        states.append(final)
-        return outputs, tf.nest.flatten(final)
+                embedded = [tf.nn.embedding_lookup(embeddings, each) for each in decoder_inputs]
+                outputs, final = decode(embedded, state, memory, cell, following if feeds_previous else None)
+            states.append(final)
+            return outputs, tf.nest.flatten(final)
 
-    if isinstance(feed_previous, bool):
-        outputs, final = branch(feed_previous)
-    else:
-        outputs, final = tf.cond(feed_previous, lambda: branch(True), lambda: branch(False, True))
-    return outputs, tf.nest.pack_sequence_as(states[0], final)
+        if isinstance(feed_previous, bool):
+            outputs, final = branch(feed_previous)
+        else:
+            outputs, final = tf.cond(feed_previous, lambda: branch(True), lambda: branch(False, True))
+        return outputs, tf.nest.pack_sequence_as(states[0], final)
 
 
 __all__ = own_names(__name__)

@@ -18,7 +18,6 @@ static_state_saving_rnn = v1.nn.static_state_saving_rnn
 static_bidirectional_rnn = v1.nn.static_bidirectional_rnn
 LayerRNNCell = rnn_cell.RNNCell
 
-
 Function = Callable[..., Any]
 
 
@@ -30,10 +29,9 @@ def stack_bidirectional_dynamic_rnn(
     initial_states_bw: Sequence[Any] | None = None,
     dtype: Any = None,
     sequence_length: Any = None,
-    parallel_iterations: int | None = None,
-    time_major: bool = False,
+    *,
     scope: Any = None,
-    swap_memory: bool = False,
+    **options: Any,
 ) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
     """Run layers of two cells each over sequences, forward and backward; the outputs of both are the next inputs.
 
@@ -45,15 +43,13 @@ def stack_bidirectional_dynamic_rnn(
         initial_states_bw: the initial state of each backward cell.
         dtype: the dtype of the initial states.
         sequence_length: an integer tensor of shape [batch]; by default all steps.
-        parallel_iterations: as for `tf.nn.bidirectional_dynamic_rnn`.
-        time_major: whether the first axis is the time.
         scope: the variable scope, by default ``stack_bidirectional_rnn``.
-        swap_memory: as for `tf.nn.bidirectional_dynamic_rnn`.
+        options: the arguments `parallel_iterations`, `swap_memory` and `time_major` of
+            `tf.nn.bidirectional_dynamic_rnn`.
 
     Returns:
         The outputs, the final states of the forward cells, and those of the backward cells.
     """
-
     none = [None] * len(cells_fw)
     layers = zip(cells_fw, cells_bw, initial_states_fw or none, initial_states_bw or none, strict=True)
     states = []
@@ -61,15 +57,7 @@ def stack_bidirectional_dynamic_rnn(
         for number, (forward, backward, *initial) in enumerate(layers):
             with v1.variable_scope(f"cell_{number}"):
                 outputs, state = v1.nn.bidirectional_dynamic_rnn(
-                    forward,
-                    backward,
-                    inputs,
-                    sequence_length,
-                    *initial,
-                    dtype,
-                    parallel_iterations,
-                    swap_memory,
-                    time_major,
+                    forward, backward, inputs, sequence_length, *initial, dtype, **options
                 )
                 inputs = tf.concat(outputs, 2)
             states.append(state)
@@ -89,40 +77,15 @@ class LSTMBlockCell(rnn_cell.LSTMCell):
         forget_bias: a number that is added to the bias of the forget gate.
         cell_clip: the limit for absolute values in the cell state; None for no limit.
         use_peephole: whether the gates depend on the cell state.
-        dtype: the dtype of the variables; None for the dtype of the inputs.
-        reuse: whether to reuse existing variables.
-        name: the variable scope.
+        options: the arguments `dtype`, `reuse` and `name` of `LSTMCell`.
     """
 
     def __init__(
-        self,
-        num_units: int,
-        forget_bias: float = 1.0,
-        cell_clip: float | None = None,
-        use_peephole: bool = False,
-        dtype: Any = None,
-        reuse: Any = None,
-        name: str | None = "lstm_cell",
+        self, num_units: int, forget_bias: float = 1.0, cell_clip: Any = None, use_peephole: Any = False, **options: Any
     ) -> None:
         super().__init__(
-            num_units, use_peephole, cell_clip, forget_bias=forget_bias, reuse=reuse, name=name, dtype=dtype
+            num_units, use_peephole, cell_clip, forget_bias=forget_bias, **{"name": "lstm_cell", **options}
         )
-
-
-class GRUBlockCellV2(rnn_cell.GRUCell):
-    """A `GRUCell` with the arguments of `tf.contrib.rnn.GRUBlockCellV2`. The variables are the same.
-
-    Args:
-        num_units: the number of outputs.
-        cell_size: another name for `num_units`.
-        reuse: whether to reuse existing variables.
-        name: the variable scope.
-    """
-
-    def __init__(
-        self, num_units: int | None = None, cell_size: int | None = None, reuse: Any = None, name: str = "gru_cell"
-    ) -> None:
-        super().__init__(num_units or cell_size, reuse=reuse, name=name)
 
 
 class _Cell(rnn_cell.RNNCell):
@@ -297,34 +260,6 @@ class _Wrapper(rnn_cell.RNNCell):
         return self._cell.zero_state(batch_size, dtype)
 
 
-class InputProjectionWrapper(_Wrapper):
-    """A cell whose inputs are projected by a dense layer.
-
-    Args:
-        cell: the cell.
-        num_proj: the size of the projected inputs.
-        activation: a function of the projected inputs.
-        input_size: not used.
-        reuse: whether to reuse existing variables.
-    """
-
-    def __init__(
-        self,
-        cell: Any,
-        num_proj: int,
-        activation: Function | None = None,
-        input_size: Any = None,
-        reuse: Any = None,
-    ) -> None:
-        super().__init__(cell, reuse)
-        self._num_proj = num_proj
-        self._activation = activation or tf.identity
-
-    def call(self, inputs: Any, state: Any) -> tuple[Any, Any]:
-        """Compute the outputs of the cell for the projected inputs."""
-        return self._cell(self._activation(_linear(inputs, self._num_proj, True)), state)
-
-
 class OutputProjectionWrapper(_Wrapper):
     """A cell whose outputs are projected by a dense layer.
 
@@ -375,90 +310,6 @@ class EmbeddingWrapper(_Wrapper):
         initializer = self._initializer or v1.get_variable_scope().initializer or uniform
         embeddings = v1.get_variable("embedding", self._shape, tf.nest.flatten(state)[0].dtype, initializer)
         return self._cell(tf.nn.embedding_lookup(embeddings, tf.reshape(inputs, [-1])), state)
-
-
-class AttentionCellWrapper(_Wrapper):
-    """A cell with attention over its last outputs (Cheng et al., https://arxiv.org/abs/1601.06733).
-
-    Args:
-        cell: the cell.
-        attn_length: the number of last outputs.
-        attn_size: the size of the outputs; by default that of the cell.
-        attn_vec_size: the size of the hidden layer of the attention; by default `attn_size`.
-        input_size: the size of the inputs of the cell; by default that of the inputs.
-        state_is_tuple: whether the state is a tuple: the state of the cell, the attention and the last outputs;
-            otherwise it is one tensor that concatenates them.
-        reuse: whether to reuse existing variables.
-    """
-
-    def __init__(
-        self,
-        cell: Any,
-        attn_length: int,
-        attn_size: int | None = None,
-        attn_vec_size: int | None = None,
-        input_size: int | None = None,
-        state_is_tuple: bool = True,
-        reuse: Any = None,
-    ) -> None:
-        super().__init__(cell, reuse)
-        if attn_length <= 0:
-            raise ValueError(f"AttentionCellWrapper(attn_length={attn_length}): expected a positive number")
-        self._length = attn_length
-        self._size = attn_size or cell.output_size
-        self._vector_size = attn_vec_size or self._size
-        self._input_size = input_size
-        self._state_is_tuple = state_is_tuple
-
-    @property
-    def state_size(self) -> Any:
-        """The sizes of the state of the cell, of the attention and of all last outputs."""
-        sizes = (self._cell.state_size, self._size, self._size * self._length)
-        return sizes if self._state_is_tuple else sum(sizes)
-
-    @property
-    def output_size(self) -> Any:
-        """The size of the outputs."""
-        return self._size
-
-    def zero_state(self, batch_size: Any, dtype: Any) -> Any:
-        """Return zeros."""
-        return rnn_cell.RNNCell.zero_state(self, batch_size, dtype)
-
-    def call(self, inputs: Any, state: Any) -> tuple[Any, Any]:
-        """Compute the outputs and the next state."""
-        if not self._state_is_tuple:
-            sizes = [self._cell.state_size, self._size, self._size * self._length]
-            state = tf.split(state, sizes, axis=1)
-        cell_state, attention, history = state
-        inputs = _linear([inputs, attention], self._input_size or inputs.shape[1], True)
-        outputs, cell_state = self._cell(inputs, cell_state)
-        history = tf.reshape(history, [-1, self._length, self._size])
-        with v1.variable_scope("attention"):
-            kernel = v1.get_variable("attn_w", [1, 1, self._size, self._vector_size], inputs.dtype)
-            vector = v1.get_variable("attn_v", [self._vector_size], inputs.dtype)
-            features = tf.nn.conv2d(history[:, :, None], kernel, 1, "SAME")
-            query = tf.concat(tf.nest.flatten(cell_state), 1)
-            attention = _attend(history, features, vector, _linear(query, self._vector_size, True))
-        with v1.variable_scope("attn_output_projection"):
-            outputs = _linear([outputs, attention], self._size, True)
-        history = tf.concat([history[:, 1:], outputs[:, None]], 1)
-        state = (cell_state, attention, tf.reshape(history, [-1, self._length * self._size]))
-        return outputs, state if self._state_is_tuple else tf.concat(state, 1)
-
-
-def _attend(memory: Any, features: Any, vector: Any, query: Any) -> Any:
-    """Return the mean of `memory`, weighted by how its features fit to a query (Vinyals et al.,
-    https://arxiv.org/abs/1412.7449).
-
-    Args:
-        memory: a tensor of shape [batch, time, size].
-        features: a tensor of shape [batch, time, 1, units].
-        vector: a tensor of shape [units].
-        query: a tensor of shape [batch, units].
-    """
-    scores = tf.reduce_sum(vector * tf.tanh(features + query[:, None, None]), [2, 3])
-    return tf.reduce_sum(tf.nn.softmax(scores)[:, :, None] * memory, 1)
 
 
 def _linear(

@@ -37,12 +37,9 @@ def stack_of_gru_and_lstm():
     return _dynamic(rnn.MultiRNNCell([rnn.GRUCell(4), rnn.ResidualWrapper(rnn.BasicLSTMCell(4))]))
 
 
-def lstm_block_cell():
-    return _dynamic(rnn.LSTMBlockCell(4, forget_bias=0.5))
-
-
-def gru_block_cell_v2():
-    return _dynamic(rnn.GRUBlockCellV2(4))
+def lstm_block_cells():
+    cells = [rnn.LSTMBlockCell(4, forget_bias=0.5), rnn.LSTMBlockCell(4, 1.0, 0.3, name="clipped")]
+    return _dynamic(rnn.MultiRNNCell(cells))
 
 
 def layer_norm_lstm():
@@ -61,13 +58,12 @@ def nas_cell_with_projection():
     return _static(rnn.NASCell(4, num_proj=2, use_bias=True))
 
 
-def projections():
-    cell = rnn.InputProjectionWrapper(rnn.GRUCell(4), 6, activation=tf.nn.relu)
-    return _dynamic(rnn.OutputProjectionWrapper(cell, 2, activation=tf.tanh))
+def projection():
+    return _dynamic(rnn.OutputProjectionWrapper(rnn.GRUCell(4), 2, activation=tf.tanh))
 
 
-def projections_in_a_static_rnn():
-    return _static(rnn.OutputProjectionWrapper(rnn.InputProjectionWrapper(rnn.GRUCell(4), 6), 2))
+def projection_in_a_static_rnn():
+    return _static(rnn.OutputProjectionWrapper(rnn.GRUCell(4), 2))
 
 
 def embeddings():
@@ -80,16 +76,6 @@ def embeddings_with_an_initializer():
         first = _static(rnn.EmbeddingWrapper(rnn.GRUCell(4), 10, 3), [tf.constant([1, 3])])
     ones = tf.ones_initializer()
     return [first, _static(rnn.EmbeddingWrapper(rnn.GRUCell(4), 10, 3, ones), [tf.constant([1, 3])])]
-
-
-def attention_over_the_last_outputs():
-    return _dynamic(rnn.AttentionCellWrapper(rnn.BasicLSTMCell(4), 3))
-
-
-def attention_with_a_state_of_one_tensor():
-    cell = rnn.BasicLSTMCell(4, state_is_tuple=False)
-    sizes = {"attn_size": 6, "attn_vec_size": 7, "input_size": 8}
-    return _static(rnn.AttentionCellWrapper(cell, 3, state_is_tuple=False, **sizes))
 
 
 def bidirectional():
@@ -122,7 +108,7 @@ def cells_called_once():
     x, state = tf.ones([2, 3]), tf.ones([2, 4])
     first = rnn.GRUCell(4)(x, state)
     with tf.variable_scope("scope"):
-        second = rnn.GRUBlockCellV2(4)(x, state)
+        second = rnn.BasicRNNCell(4)(x, state)
         cell = rnn.NASCell(4)
         third = cell(x, cell(x, (state, state))[1])
     return [first, second, third]

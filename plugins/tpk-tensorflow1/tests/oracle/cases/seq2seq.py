@@ -364,7 +364,7 @@ def beam_search_with_attention():
     memory = seq2seq.tile_batch(tf.placeholder_with_default(_random(3, 3, 5, 6), [None, None, 6]), multiplier=4)
     lengths = seq2seq.tile_batch(tf.constant([5, 3, 1]), multiplier=4)
     mechanism = seq2seq.BahdanauAttention(7, memory, lengths)
-    cell = seq2seq.AttentionWrapper(rnn.BasicLSTMCell(4), mechanism, 5, alignment_history=True)
+    cell = seq2seq.AttentionWrapper(rnn.BasicLSTMCell(4), mechanism, 5)
     state = cell.zero_state(tf.shape(memory)[0], tf.float32).clone(
         cell_state=seq2seq.tile_batch(rnn.LSTMStateTuple(_random(4, 3, 4), _random(5, 3, 4)), 4)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,7 +73,6 @@ class BeamSearchDecoder(Decoder):
         output_layer: a layer that makes logits of the outputs of the cell.
         length_penalty_weight: 0 for no penalty.
         coverage_penalty_weight: must be 0.
-        reorder_tensor_arrays: whether the alignment history of the final state is that of the final beams.
     """
 
     tracks_own_finished = True
@@ -88,12 +88,16 @@ class BeamSearchDecoder(Decoder):
         output_layer: Any = None,
         length_penalty_weight: float = 0.0,
         coverage_penalty_weight: float = 0.0,
-        reorder_tensor_arrays: bool = True,
     ) -> None:
         if coverage_penalty_weight:
             raise ValueError(
                 f"BeamSearchDecoder(coverage_penalty_weight={coverage_penalty_weight}): expected 0, since there is no "
                 "coverage penalty here"
+            )
+        if any(isinstance(each, tf.TensorArray) for each in tf.nest.flatten(initial_state)):
+            raise ValueError(
+                "BeamSearchDecoder: the initial state has an alignment history, which is not kept for beams. Build the "
+                "AttentionWrapper with alignment_history=False"
             )
         self._cell = cell
         self._embedding_fn = _lookup(embedding)
@@ -102,9 +106,8 @@ class BeamSearchDecoder(Decoder):
         self._beam_width = beam_width
         self._output_layer = output_layer
         self._length_penalty_weight = length_penalty_weight
-        self._reorder_tensor_arrays = reorder_tensor_arrays
         self.batch_size = self._start_tokens.shape[0] or tf.size(self._start_tokens)
-        self._initial_cell_state = tf.nest.map_structure(self._split, initial_state)
+        self._initial_cell_state = _map_batches(self._split, initial_state)
 
     @property
     def output_size(self) -> BeamSearchDecoderOutput:
@@ -133,27 +136,18 @@ class BeamSearchDecoder(Decoder):
     def step(self, time: Any, inputs: Any, state: Any, name: str | None = None) -> tuple[Any, Any, Any, Any]:
         """Return the outputs, the next state, the next inputs, and which beams are finished."""
         with tf.name_scope(name or "BeamSearchDecoderStep"):
-            inputs, cell_state = tf.nest.map_structure(self._merge, (inputs, state.cell_state))
+            inputs, cell_state = _map_batches(self._merge, (inputs, state.cell_state))
             logits, cell_state = self._cell(inputs, cell_state)
             if self._output_layer is not None:
                 logits = self._output_layer(logits)
-            logits, cell_state = tf.nest.map_structure(self._split, (logits, cell_state))
+            logits, cell_state = _map_batches(self._split, (logits, cell_state))
             outputs, state = self._search(logits, state._replace(cell_state=cell_state))
             return outputs, state, self._embedding_fn(outputs.predicted_ids), state.finished
 
     def finalize(self, outputs: Any, final_state: Any, sequence_lengths: Any) -> tuple[Any, Any]:
-        """Return the sequences, and the state with the alignments of the final beams."""
+        """Return the sequences, and the final state."""
         longest = tf.cast(tf.reduce_max(final_state.lengths, 1), tf.int32)
         ids = gather_tree(outputs.predicted_ids, outputs.parent_ids, longest, self._end_token)
-        if self._reorder_tensor_arrays:
-
-            def reorder(state: Any) -> Any:
-                if not isinstance(state, tf.TensorArray):
-                    return state
-                return self._history_of_beams(state.stack(), outputs.parent_ids, final_state.lengths)
-
-            cell_state = tf.nest.map_structure(reorder, final_state.cell_state)
-            final_state = final_state._replace(cell_state=cell_state)
         return FinalBeamSearchDecoderOutput(ids, outputs), final_state
 
     def _search(self, logits: Any, state: BeamSearchDecoderState) -> tuple[Any, BeamSearchDecoderState]:
@@ -173,13 +167,11 @@ class BeamSearchDecoder(Decoder):
         beams, ids = best // symbols, best % symbols
 
         def chosen(values: Any) -> Any:
-            if isinstance(values, tf.TensorArray) or values.shape.rank == 0:
-                return values
             return tf.gather(values, beams, batch_dims=1)
 
         was_finished = chosen(state.finished)
         next_state = BeamSearchDecoderState(
-            cell_state=tf.nest.map_structure(chosen, state.cell_state),
+            cell_state=_map_batches(chosen, state.cell_state),
             log_probs=tf.gather(self._flat(log_probs), best, batch_dims=1),
             finished=tf.logical_or(was_finished, tf.equal(ids, self._end_token)),
             lengths=chosen(state.lengths) + tf.cast(~was_finished, tf.int64),
@@ -187,25 +179,11 @@ class BeamSearchDecoder(Decoder):
         )
         return BeamSearchDecoderOutput(best_scores, ids, beams), next_state
 
-    def _history_of_beams(self, history: Any, parents: Any, lengths: Any) -> Any:
-        """Return values of shape [time, batch * beams, ...], in which a beam has the history of its sequence."""
-        beams = tf.zeros_like(parents) + tf.range(self._beam_width)
-        ancestors = gather_tree(beams, parents, tf.cast(tf.reduce_max(lengths, 1), tf.int32), self._beam_width + 1)
-        in_sequence = tf.transpose(tf.sequence_mask(lengths, tf.shape(parents)[0]), [2, 0, 1])
-        ancestors = tf.where(in_sequence, ancestors, beams)
-        shape = tf.concat([tf.shape(parents), tf.shape(history)[2:]], 0)
-        ordered = tf.gather(tf.reshape(history, shape), ancestors, batch_dims=2)
-        ordered = tf.reshape(ordered, tf.shape(history))
-        ordered.set_shape(history.shape)
-        return ordered
-
     def _flat(self, values: Any) -> Any:
         return tf.reshape(values, [self.batch_size, -1])
 
     def _split(self, values: Any) -> Any:
         """Turn the shape [batch * beams, ...] into [batch, beams, ...]."""
-        if isinstance(values, tf.TensorArray) or values.shape.rank == 0:
-            return values
         batch = tf.get_static_value(tf.convert_to_tensor(self.batch_size))
         split = tf.reshape(values, tf.concat([[self.batch_size, self._beam_width], tf.shape(values)[1:]], 0))
         split.set_shape([batch, self._beam_width, *values.shape[1:]])
@@ -213,11 +191,14 @@ class BeamSearchDecoder(Decoder):
 
     def _merge(self, values: Any) -> Any:
         """Turn the shape [batch, beams, ...] into [batch * beams, ...]."""
-        if isinstance(values, tf.TensorArray) or values.shape.rank == 0:
-            return values
         merged = tf.reshape(values, tf.concat([[self.batch_size * self._beam_width], tf.shape(values)[2:]], 0))
         merged.set_shape([merged.shape[0], *values.shape[2:]])
         return merged
+
+
+def _map_batches(function: Callable[[Any], Any], structure: Any) -> Any:
+    """Call a function of each tensor in a structure that is not a scalar, such as the number of the step."""
+    return tf.nest.map_structure(lambda each: each if each.shape.rank == 0 else function(each), structure)
 
 
 def tile_batch(t: Any, multiplier: int, name: str | None = None) -> Any:

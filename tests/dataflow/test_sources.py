@@ -242,8 +242,14 @@ def test_arrays_have_the_shapes_dtypes_and_domains():
     assert -2 <= stacked[0].min() < -1.5 < 1.5 < stacked[0].max() < 2
     assert set(stacked[1].tolist()) == {0, 1, 2}
     assert stacked[2].min() < 10 < 245 < stacked[2].max()
-    assert 1 <= stacked[3].min() <= stacked[3].max() <= 2
+    assert 1 <= stacked[3].min() <= stacked[3].max() < 2
     assert set(stacked[4].ravel().tolist()) == {False, True}
+
+
+@pytest.mark.parametrize(("dtype", "domain"), [("float16", (0, 1)), ("float16", (-1, 0)), ("float32", (1023, 1024))])
+def test_no_number_is_rounded_to_the_upper_bound(dtype, domain):
+    ((array,),) = FakeData([(100_000,)], 1, dtype=dtype, domain=domain, seed=1)
+    assert domain[0] <= array.min() < array.max() < domain[1]
 
 
 def test_each_datapoint_is_another():

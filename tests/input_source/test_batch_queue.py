@@ -27,7 +27,9 @@ def taken(training, steps):
 @pytest.mark.parametrize("signature", [ANY, THREE])
 @pytest.mark.parametrize("towers", [1, 2])
 def test_batches_follow_each_other_across_passes(drive, signature, towers):
-    with drive(BatchQueueInput(points(5), 3), signature, towers) as training:
+    source = BatchQueueInput(points(5), 3)
+    with drive(source, signature, towers) as training:
+        assert (source.size, source.left_out) == (1, 0)
         assert [number for batch in taken(training, 4 // towers) for number in batch] == [
             number % 5 for number in range(12)
         ]
@@ -47,7 +49,7 @@ def test_the_last_batch_is_smaller_where_the_signature_allows_it(drive):
 def test_what_makes_no_whole_batch_is_not_used_where_batches_have_one_size(drive):
     source = BatchQueueInput(points(8), 3, infinite=False)
     with drive(source, THREE) as training:
-        assert source.size == 2
+        assert (source.size, source.left_out) == (2, 2)
         assert taken(training, 2) == [[0, 1, 2], [3, 4, 5]]
         with pytest.raises(tf.errors.OutOfRangeError):
             training.step()

@@ -332,13 +332,12 @@ def _array(
         array[...] = rng.integers(low, high, shape, dtype)
     elif dtype.kind == "b":
         array[...] = rng.integers(0, 2, shape, np.uint8)
-    elif dtype.itemsize in (4, 8):
+    elif domain == (0, 1) and dtype.itemsize in (4, 8):
         rng.random(dtype=dtype.type, out=array)
-        if domain != (0, 1):
-            array *= high - low
-            array += low
     else:
-        array[...] = rng.random(shape, np.float32) * (high - low) + low
+        array[...] = rng.random(shape, np.float64 if dtype.itemsize == 8 else np.float32) * (high - low) + low
+        # Rounding may give the upper bound, which is excluded.
+        np.minimum(array, np.nextafter(dtype.type(high), dtype.type(low)), out=array)
     return array
 
 

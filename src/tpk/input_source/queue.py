@@ -241,9 +241,10 @@ class QueueInput(FlowInput):
 class BatchQueueInput(QueueInput):
     """Fills a queue with single datapoints and takes a batch of them at once: the graph does the batching.
 
-    The signature describes a batch: its first dimension is the batch size or unknown, the others are known. If the
-    first dimension is unknown for all inputs, the last batch of a finite flow may be smaller than the others.
-    Otherwise datapoints that do not make a whole batch are left out.
+    The signature describes a batch: its first dimension is the batch size or unknown, the others are known. If
+    `infinite`, a batch may have the last datapoints of a pass and the first ones of the next. Otherwise, the last batch
+    may be smaller than the others if the first dimension is unknown for all inputs; if it is known, datapoints that do
+    not make a whole batch are left out.
 
     Everything else is as for `QueueInput`. If the flow can deliver batches itself, as `BatchData` does, a `QueueInput`
     of those costs less per datapoint.
@@ -288,7 +289,7 @@ class BatchQueueInput(QueueInput):
 
     @property
     def size(self) -> int | None:
-        """The number of batches in a pass over the flow, if its length is known; none spans two passes."""
+        """The number of batches in a pass over the flow, if its length is known; rounded down if it is infinite."""
         length = flow_length(self.flow)
         if length is None:
             return None
@@ -297,8 +298,10 @@ class BatchQueueInput(QueueInput):
 
     @property
     def left_out(self) -> int:
-        """How many datapoints at the end of a pass are known to be left out."""
-        return 0 if self._takes_smaller_batches else (flow_length(self.flow) or 0) % self.batch_size
+        """How many datapoints at the end of a pass are known to be left out; none if a next pass follows."""
+        if self._stream.infinite or self._takes_smaller_batches:
+            return 0
+        return (flow_length(self.flow) or 0) % self.batch_size
 
     @property
     def _takes_smaller_batches(self) -> bool:

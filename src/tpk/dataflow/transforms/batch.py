@@ -56,7 +56,8 @@ class BatchData(BatchingDataFlow):
     another copy.
 
     Workers that share a `BatchData` make the same batches as a single process: each takes its datapoints in blocks of
-    a batch.
+    a batch. The exception is a flow beneath that drops datapoints, such as a `MapData` whose function returns None:
+    then each worker makes batches of the rest of its share.
 
     Args:
         flow: any iterable of datapoints.

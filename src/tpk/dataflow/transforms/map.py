@@ -18,7 +18,8 @@ class MapData(StatefulProxyDataFlow):
     """Apply a function to each datapoint, and drop the datapoint if the function returns None.
 
     `len` returns the length of the flow beneath, which is too large if datapoints are dropped. The first dropped
-    datapoint of a flow with a length is therefore logged as a warning.
+    datapoint of a flow with a length is therefore logged as a warning. Workers apply the function to their shares only:
+    if it drops datapoints, they make other batches than a single process.
 
     Args:
         flow: any iterable of datapoints.

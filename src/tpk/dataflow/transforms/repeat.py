@@ -13,7 +13,6 @@ from tpk.dataflow.base import (
     Share,
     StatefulProxyDataFlow,
     divides_evenly,
-    shard,
 )
 from tpk.dataflow.position import Count, in_parts
 from tpk.errors import ConfigError, InputError
@@ -112,6 +111,8 @@ _DATAPOINTS_TO_REPLAY = 64
 class FixedSizeData(StatefulProxyDataFlow):
     """Deliver `size` datapoints in each pass: part of a longer flow, or a shorter flow several times.
 
+    Workers that share it make all of its datapoints, so put it on top of a runner rather than into one.
+
     Args:
         flow: any iterable of datapoints.
         size: number of datapoints in a pass.
@@ -167,15 +168,8 @@ class FixedSizeData(StatefulProxyDataFlow):
             )
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
-        """Return the same, of a part of the size, on top of a share of the flow beneath.
-
-        Where the flow or the size cannot be divided evenly, it is a part of what this flow delivers.
-        """
-        if self._size % (count * block) or not divides_evenly(self.flow, count * block):
-            return Share(self, index, count, block)
-        share = self.with_sources([shard(self.flow, index, count, block)])
-        share._size = self._size // count
-        return share
+        """Return some blocks of each pass: passes over a share of the flow beneath would have other datapoints."""
+        return Share(self, index, count, block)
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy, here or in another process, starts from the beginning.

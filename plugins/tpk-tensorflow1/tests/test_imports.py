@@ -106,6 +106,32 @@ def test_all_forms_of_an_import_bind_the_usual_names(run):
     assert names["p"].join("a", "b") == "a/b"
 
 
+def test_the_files_of_tensorflow_have_the_names_that_have_moved_since(run):
+    names = run(
+        """
+        import tensorflow as tf
+        from tensorflow import pywrap_tensorflow
+        from tensorflow.python import pywrap_tensorflow as of_python
+        from tensorflow.python.framework import dtypes, graph_util as gu, ops
+        from tensorflow.python.framework.graph_util import convert_variables_to_constants
+        from tensorflow.python.layers.utils import smart_cond
+        from tensorflow.python.ops import control_flow_ops, rnn_cell
+        """
+    )
+    v1 = tensorflow.compat.v1
+    for module in (names["pywrap_tensorflow"], names["of_python"], names["tf"].pywrap_tensorflow):
+        assert module.NewCheckpointReader is v1.train.NewCheckpointReader
+    assert names["gu"].convert_variables_to_constants is v1.graph_util.convert_variables_to_constants
+    assert names["convert_variables_to_constants"] is v1.graph_util.convert_variables_to_constants
+    assert (names["ops"].Tensor, names["ops"].IndexedSlices) == (tensorflow.Tensor, tensorflow.IndexedSlices)
+    assert names["ops"].RegisterGradient is tensorflow.RegisterGradient
+    assert names["control_flow_ops"].cond is v1.cond
+    assert callable(names["control_flow_ops"].with_dependencies)
+    assert callable(names["smart_cond"])
+    assert names["rnn_cell"].GRUCell is tpk_tensorflow1.nn.rnn_cell.GRUCell
+    assert names["dtypes"].float32 is tensorflow.float32
+
+
 def test_the_files_of_tensorflow_lead_to_the_public_modules(run):
     names = run(
         """

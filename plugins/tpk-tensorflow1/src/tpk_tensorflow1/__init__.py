@@ -12,6 +12,7 @@ import importlib
 from typing import Any
 
 from tpk_tensorflow1.missing import no_such_name
+from tpk_tensorflow1.names import MODULES
 
 _OWN = ("compat", "contrib", "examples", "image", "layers", "nn", "train")
 
@@ -20,8 +21,8 @@ def __getattr__(name: str) -> Any:
     # Python itself looks up names such as `__path__`.
     if name.startswith("__") and name != "__version__":
         raise AttributeError(name)
-    if name in _OWN:
-        return importlib.import_module(f"{__name__}.{name}")
+    if name in _OWN or name in MODULES:
+        return importlib.import_module(MODULES.get(name, f"{__name__}.{name}"))
     before1 = importlib.import_module(f"{__name__}.before1").NAMES
     if name in before1:
         return before1[name]

@@ -10,10 +10,17 @@ MODULES = {
     "contrib.lookup": "tensorflow.python.ops.lookup_ops",
     "contrib.signal": "tensorflow.signal",
     "contrib.tensorboard": "tensorboard",
+    "python.framework.graph_util": "tpk_tensorflow1.internals",
+    "python.framework.graph_util_impl": "tpk_tensorflow1.internals",
+    "python.framework.ops": "tpk_tensorflow1.internals",
+    "python.layers.utils": "tensorflow.python.layers.utils",
     "python.layers": "tpk_tensorflow1.layers",
+    "python.ops.control_flow_ops": "tpk_tensorflow1.internals",
     "python.ops.rnn_cell": "tpk_tensorflow1.rnn_cell",
     "python.ops.rnn_cell_impl": "tpk_tensorflow1.rnn_cell",
     "python.ops.seq2seq": "tpk_tensorflow1.contrib.legacy_seq2seq",
+    "python.pywrap_tensorflow": "tpk_tensorflow1.internals",
+    "pywrap_tensorflow": "tpk_tensorflow1.internals",
 }
 """Modules with another name today, by their names in TensorFlow 1."""
 

@@ -24,7 +24,7 @@ from types import CodeType, FrameType, ModuleType
 import cloudpickle
 
 import tpk_tensorflow1.older as older  # `from tpk_tensorflow1 import` would import TensorFlow.
-from tpk_tensorflow1.names import module_today
+from tpk_tensorflow1.names import MODULES, module_today
 from tpk_tensorflow1.runner.failures import explain_syntax_error
 
 TENSORFLOW = "tpk_tensorflow1"
@@ -146,10 +146,18 @@ class _Rewriting(ast.NodeTransformer):
         self._used.add(name)
         return ast.Call(ast.Name(f"_tpk_{name}", ast.Load()), list(args), [])
 
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST:
-        if node.level == 0 and node.module is not None:
-            node.module = replacement(node.module, self._packages) or node.module
-        return node
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> list[ast.stmt]:
+        if node.level != 0 or node.module is None:
+            return [node]
+        module = replacement(node.module, self._packages) or node.module
+        imports: list[ast.stmt] = []
+        for alias in node.names:
+            name = f"{node.module}.{alias.name}".removeprefix("tensorflow.")
+            if name in MODULES:
+                imports.append(ast.Import([ast.alias(module_today(name), alias.asname or alias.name)]))
+            else:
+                imports.append(ast.ImportFrom(module, [alias], 0))
+        return [ast.copy_location(each, node) for each in imports]
 
     def visit_Import(self, node: ast.Import) -> list[ast.stmt]:
         return [ast.copy_location(each, node) for alias in node.names for each in self._imports_of(alias)]

@@ -6,9 +6,10 @@ import os
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python import pywrap_tensorflow
 from tensorflow.python.framework import graph_util
 from tensorflow.python.platform import gfile
-from tensorflow.python.tools import inspect_checkpoint  # noqa: F401
+from tensorflow.python.tools import inspect_checkpoint
 
 results = {}
 values = np.random.rand(8, 3)
@@ -72,7 +73,8 @@ with tf.Graph().as_default(), tf.Session() as sess:
     results["saved"] = sess.run(name, {meta.signature_def["predict"].inputs["x"].name: values[:2]})
 
 with tf.Graph().as_default(), tf.Session() as sess:
-    reader = tf.train.NewCheckpointReader(tf.train.latest_checkpoint("."))
+    inspect_checkpoint.print_tensors_in_checkpoint_file(tf.train.latest_checkpoint("."), "w1", all_tensors=False)
+    reader = pywrap_tensorflow.NewCheckpointReader(tf.train.latest_checkpoint("."))
     results["shapes"] = sorted("%s %s" % each for each in reader.get_variable_to_shape_map().items())
     renamed = tf.get_variable("other", initializer=tf.zeros([3, 2], tf.float64))
     tf.contrib.framework.init_from_checkpoint(tf.train.latest_checkpoint("."), {"w1": renamed})

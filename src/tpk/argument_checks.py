@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from numbers import Integral, Real
 from typing import Any
@@ -62,6 +63,14 @@ def check_one_of(owner: object, known: Collection[Any], **values: Any) -> None:
     for name, value in values.items():
         if value not in known:
             raise ConfigError(f"{_name_of(owner)}: {name} must be one of {', '.join(map(repr, known))}, not {value!r}")
+
+
+def compiled(owner: object, regex: Any) -> re.Pattern[str]:
+    """Return a regular expression compiled; raise if it is invalid; see `check_at_least`."""
+    try:
+        return re.compile(regex)
+    except (re.error, TypeError) as error:
+        raise ConfigError(f"{_name_of(owner)}: {regex!r} is not a regular expression: {error}.") from error
 
 
 def check_mode(owner: object, mode: Any) -> None:

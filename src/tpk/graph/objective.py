@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from tpk.argument_checks import check_at_least
+from tpk.argument_checks import check_at_least, compiled
 from tpk.errors import ConfigError, TowerError
 from tpk.graph.gradients import check_cost
 from tpk.graph.variables import variable_name
@@ -41,12 +41,7 @@ class Objective:
                 f"get_optimizer is {self.get_optimizer!r}; expected a function that returns a new optimizer. Write "
                 "lambda: tf.compat.v1.train.AdamOptimizer(1e-3)."
             )
-        try:
-            re.compile(self.variables)
-        except (re.error, TypeError) as error:
-            raise ConfigError(
-                f"Objective(variables={self.variables!r}): expected a regular expression ({error})."
-            ) from None
+        compiled(self, self.variables)
         check_at_least(self, 1, every=self.every)
 
     def cost_in(self, output: Any) -> Any:

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tpk.errors import CheckpointError, ConfigError
+from tpk.argument_checks import compiled
+from tpk.errors import CheckpointError
 
 logger = logging.getLogger(__name__)
 
@@ -52,10 +53,7 @@ class NamePattern:
 
     def __init__(self, regex: str, user: str) -> None:
         self._user = user
-        try:
-            self._regex = re.compile(regex)
-        except (re.error, TypeError) as error:
-            raise ConfigError(f"{user}: {regex!r} is not a regular expression: {error}.") from error
+        self._regex = compiled(user, regex)
 
     def matches(self, variable: Any) -> bool:
         """Return whether the name of `variable` matches."""
@@ -86,12 +84,9 @@ def unique_name(name: str, taken: set[str]) -> str:
 
 def saveable_variables(graph: Any) -> list[Any]:
     """Return the variables of `graph` that checkpoints contain: the global and the saveable ones, each once."""
-    found = {}
-    for key in (GraphKeys.GLOBAL_VARIABLES, GraphKeys.SAVEABLE_OBJECTS):
-        for variable in graph.get_collection(key):
-            if hasattr(variable, "initializer"):
-                found[variable_name(variable)] = variable
-    return list(found.values())
+    keys = (GraphKeys.GLOBAL_VARIABLES, GraphKeys.SAVEABLE_OBJECTS)
+    found = [each for key in keys for each in graph.get_collection(key)]
+    return list(by_name(each for each in found if hasattr(each, "initializer")).values())
 
 
 def assign_values(sess: Any, values: Iterable[tuple[Any, np.ndarray]]) -> None:

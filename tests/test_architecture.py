@@ -36,7 +36,7 @@ BUDGETS = {
     "checkpoint": 1315,
     "cli": 1850,
     "dataflow": 3617,
-    "graph": 2525,
+    "graph": 2500,
     "input_source": 1550,
     "layers": 1700,
     "monitors": 975,

@@ -6,7 +6,7 @@ import tpk
 from tpk.callbacks.savers import ModelSaver
 from tpk.callbacks.triggers import Every, ProxyCallback, TimedCallback
 from tpk.errors import ConfigError, HookError
-from tpk.graph.optimizers.weight_averages import WEIGHT_AVERAGES_KEY, averaged_weights
+from tpk.graph.optimizers.weight_averages import averaged_weights, averages_in
 from tpk.plugin.callback import Callback
 
 
@@ -62,11 +62,7 @@ class WithAveragedWeights(ProxyCallback):
 
     def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Check that there are averages, before an hour-long first epoch, and let the callback set up the graph."""
-        if not trainer.graph.get_collection(WEIGHT_AVERAGES_KEY):
-            raise ConfigError(
-                f"{self!r}: the graph has no averages of weights. Let the model's optimizer maintain them: "
-                "return MovingAverageOptimizer(optimizer)."
-            )
+        averages_in(trainer.graph)
         self.call("setup_graph", trainer)
 
     def trigger_epoch(self, trainer: tpk.Trainer) -> None:

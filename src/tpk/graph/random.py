@@ -217,8 +217,7 @@ def _noise_shape(x: Any, noise_shape: Any) -> Any:
         return tf.shape(x)
     if tf.is_tensor(noise_shape):
         return noise_shape
-    sizes = [tf.shape(x)[axis] if size is None else size for axis, size in enumerate(noise_shape)]
-    return tf.convert_to_tensor(sizes, tf.int32)
+    return [tf.shape(x)[axis] if size is None else size for axis, size in enumerate(noise_shape)]
 
 
 SEED_VARIABLE_NAME = "tpk_random_seed"

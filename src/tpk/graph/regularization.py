@@ -34,12 +34,7 @@ def l2_regularizer(scale: float) -> Regularizer:
         tpk.layers.dense(x, 10, kernel_regularizer=tpk.l2_regularizer(1e-4))
         ```
     """
-    check_not_negative("l2_regularizer", scale=scale)
-
-    def l2(tensor: Any) -> Any:
-        return tf.multiply(tf.cast(scale, tensor.dtype.base_dtype), tf.nn.l2_loss(tensor), name="l2_regularizer")
-
-    return l2
+    return _regularizer("l2_regularizer", scale, tf.nn.l2_loss)
 
 
 def l1_regularizer(scale: float) -> Regularizer:
@@ -56,14 +51,12 @@ def l1_regularizer(scale: float) -> Regularizer:
         cost += tpk.regularize_cost(".*/kernel", tpk.l1_regularizer(1e-5))
         ```
     """
-    check_not_negative("l1_regularizer", scale=scale)
+    return _regularizer("l1_regularizer", scale, lambda tensor: tf.reduce_sum(tf.abs(tensor)))
 
-    def l1(tensor: Any) -> Any:
-        return tf.multiply(
-            tf.cast(scale, tensor.dtype.base_dtype), tf.reduce_sum(tf.abs(tensor)), name="l1_regularizer"
-        )
 
-    return l1
+def _regularizer(name: str, scale: float, norm: Regularizer) -> Regularizer:
+    check_not_negative(name, scale=scale)
+    return lambda tensor: tf.multiply(tf.cast(scale, tensor.dtype.base_dtype), norm(tensor), name=name)
 
 
 def regularize_cost(regex: str, func: Regularizer, name: str = "regularize_cost") -> Any:

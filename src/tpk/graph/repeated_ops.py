@@ -15,13 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.graph.fetches import ops_from
-from tpk.tf_internals import (
-    build_loop,
-    create_op_like,
-    is_reference,
-    replace_input,
-    set_device,
-)
+from tpk.tf_internals import build_loop, create_op_like, is_reference, replace_input, set_device
 
 _CONTROL_FLOW_OPS = ("Enter", "Exit", "LoopCond", "Merge", "NextIteration", "Switch", "Ref")
 _BACK_EDGE_OPS = frozenset({"NextIteration", "RefNextIteration"})

@@ -179,12 +179,11 @@ def freeze_collection(keys: Iterable[str]) -> Iterator[None]:
             build_validation_graph()
         ```
     """
-    kept = list(keys)
-    sizes = collection_sizes()
+    backup = backup_collection(keys)
     try:
         yield
     finally:
-        truncate(kept, sizes)
+        restore_collection(backup)
 
 
 def backup_collection(keys: Iterable[str] | None = None) -> dict[str, tuple[Any, ...]]:

@@ -77,7 +77,8 @@ class StepCounter:
         graph = tf.compat.v1.get_default_graph()
         self.variable = variable
         self._count = _what_runs(_increments(handle_of(variable), variable.initializer))
-        leaves = [[_op_of(graph, leaf) for leaf in tf.nest.flatten(train_op)] for train_op in train_ops]
+        elements = [list(map(graph.as_graph_element, tf.nest.flatten(train_op))) for train_op in train_ops]
+        leaves = [[getattr(each, "op", each) for each in parts] for parts in elements]
         if len(leaves) > 1:
             leaves.insert(0, [op for ops in leaves for op in ops])  # All of them in one run.
         self._after: list[tuple[list[set[Any]], Any]] = []
@@ -115,15 +116,10 @@ class StepCounter:
         return self._alone
 
 
-def _op_of(graph: Any, leaf: Any) -> Any:
-    element = graph.as_graph_element(leaf)
-    return element if isinstance(element, tf.Operation) else element.op
-
-
 def _increment(variable: Any, name: str) -> Any:
     with tf.name_scope(""), tf.device("/cpu:0"):
         update = variable.assign_add(1, name=name, read_value=False)
-    return update if isinstance(update, tf.Operation) else update.op
+    return getattr(update, "op", update)
 
 
 def _increments(handle: Any, initializer: Any) -> set[Any]:

@@ -93,7 +93,7 @@ def test_the_table_has_a_row_for_each_variable_and_the_totals(graph):
         "name         shape            elements       size  device  trainable",
         "conv/kernel  (3, 3, 64, 128)    73,728  288.0 KiB  CPU:0   yes",
         "scale        ()                      1        2 B  -       yes",
-        "statistic    (1000)              1,000    7.8 KiB  -       no",
+        "statistic    (1000,)             1,000    7.8 KiB  -       no",
         "trainable: 2 variables, 73,729 elements, 288.0 KiB",
         "not trainable: 1 variable, 1,000 elements, 7.8 KiB",
         "optimizer and other state: 2 variables, 73,729 elements, 288.0 KiB",
@@ -105,8 +105,8 @@ def test_a_variable_of_unknown_shape_is_not_added_up(graph):
         v1.Variable(tf.zeros([2, 3]), shape=tf.TensorShape(initial), validate_shape=False, name=name)
     lines = str(model_overview(graph)).splitlines()
     assert [line.split() for line in lines[1:3]] == [
-        ["unknown", "unknown", "-", "-", "-", "yes"],
-        ["partly", "(?,", "3)", "-", "-", "-", "yes"],
+        ["unknown", "<unknown>", "-", "-", "-", "yes"],
+        ["partly", "(None,", "3)", "-", "-", "-", "yes"],
     ]
     assert lines[3] == "trainable: 2 variables, 0 elements, 0 B, and 2 of unknown shape"
 

@@ -13,6 +13,7 @@ import inspect
 import logging
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from numbers import Real
 from typing import Any
 
@@ -355,17 +356,10 @@ def _add_duplicate_rows(grad: Any) -> Any:
 
 def _with_two_arguments(func: Callable[..., Any]) -> Callable[[Any, Any], Any]:
     """Return `func`, which takes a gradient or a gradient and a variable, as one that takes both."""
-    try:
-        parameters = inspect.signature(func).parameters.values()
-    except (TypeError, ValueError):
-        required = -1
-    else:
-        positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        required = sum(each.kind in positional and each.default is each.empty for each in parameters)
-    if required == 1:
-        return lambda grad, var: func(grad)
-    if required == 2:
-        return func
+    for arguments, adapted in (("grad",), lambda grad, var: func(grad)), (("grad", "var"), func):
+        with suppress(TypeError, ValueError):
+            inspect.signature(func).bind(*arguments)
+            return adapted
     raise ConfigError(
         f"MapGradient calls func(grad) or func(grad, var), but {func!r} does not take these arguments. "
         "Wrap it: lambda grad: ..."

@@ -40,16 +40,25 @@ def averaged_weights(sess: Any) -> Iterator[None]:
             accuracy = sess.run(validation_accuracy)
         ```
     """
-    averages = sess.graph.get_collection(WEIGHT_AVERAGES_KEY)
+    with ExitStack() as stack:
+        for each in averages_in(sess.graph):
+            stack.enter_context(each.swapped_in(sess))
+        yield
+
+
+def averages_in(graph: Any) -> Sequence[WeightAverages]:
+    """Return the averages of weights in `graph`.
+
+    Raises:
+        ConfigError: if there are none.
+    """
+    averages: Sequence[WeightAverages] = graph.get_collection(WEIGHT_AVERAGES_KEY)
     if not averages:
         raise ConfigError(
             "the graph has no averages of weights. Let the model's optimizer maintain them: "
             "return MovingAverageOptimizer(optimizer)."
         )
-    with ExitStack() as stack:
-        for each in averages:
-            stack.enter_context(each.swapped_in(sess))
-        yield
+    return averages
 
 
 class MovingAverageOptimizer(ProxyOptimizer):

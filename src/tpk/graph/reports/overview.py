@@ -154,9 +154,9 @@ def _table(variables: Sequence[ModelVariable]) -> list[str]:
 def _cells(variable: ModelVariable) -> tuple[str, ...]:
     return (
         variable.name,
-        shorten(_shape_text(variable.shape), _MAX_SHAPE),
+        shorten(str(tf.TensorShape(variable.shape)), _MAX_SHAPE),
         "-" if variable.elements is None else f"{variable.elements:,}",
-        "-" if variable.bytes is None else human_size(variable.bytes),
+        human_size(variable.bytes),
         shorten(_device_text(variable.device), _MAX_DEVICE),
         "yes" if variable.trainable else "no",
     )
@@ -165,9 +165,3 @@ def _cells(variable: ModelVariable) -> tuple[str, ...]:
 def _device_text(device: str) -> str:
     full: str = tf.DeviceSpec.from_string(device).to_string()
     return full.replace("/device:", "/").lstrip("/") or "-"
-
-
-def _shape_text(shape: Sequence[int | None] | None) -> str:
-    if shape is None:
-        return "unknown"
-    return f"({', '.join('?' if size is None else str(size) for size in shape)})"

@@ -118,7 +118,8 @@ def add_moving_summary(
         graph.add_to_collection(collection, update)
     if collection == MOVING_SUMMARY_OPS_KEY:
         graph_records(graph, _MOVING_SUMMARIES).append((names, values))
-    graph.add_to_collections(_summary_keys(summary_collections), summary)
+    summary_keys = [tf.compat.v1.GraphKeys.SUMMARIES] if summary_collections is None else summary_collections
+    graph.add_to_collections(summary_keys, summary)
     return list(each)
 
 
@@ -243,10 +244,6 @@ def maintain_averages(values: Any, decay: float, collections: Sequence[str] | No
         updated = sums.read_value()
     averages = tf.divide(updated[:-1], updated[-1], name="averages")
     return update, averages
-
-
-def _summary_keys(collections: Sequence[str] | None) -> Sequence[str]:
-    return [tf.compat.v1.GraphKeys.SUMMARIES] if collections is None else collections
 
 
 def _name_of(tensor: Any) -> str:

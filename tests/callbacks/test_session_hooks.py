@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import signal
 import threading
 
 import numpy as np
@@ -118,6 +120,21 @@ def test_a_hook_begins_after_the_other_callbacks_have_added_to_the_graph():
     adds = CallbackFactory(setup_graph=lambda self: tf.constant(5.0, name="added_later"))
     Doubling().run(HookToCallback(Finds()), adds)
     assert values == [5.0] * 4
+
+
+def test_a_hook_ends_after_a_preemption():
+    ended = []
+
+    class Preempt(SessionRunHook):
+        def after_run(self, run_context, run_values):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        def end(self, session):
+            ended.append(session.run(NUMBER))
+
+    with pytest.raises(tpk.Preempted):
+        Doubling().run(HookToCallback(Preempt()))
+    assert ended == [2.0]
 
 
 def test_the_coordinator_is_stopped_and_its_threads_are_awaited_at_the_end():

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 import tensorflow as tf
 
 import tpk
-from tpk.errors import HookError, StopTraining
+from tpk.errors import HookError, Preempted, StopTraining
 from tpk.graph.step_counter import get_global_step_var
 from tpk.plugin import Callback, hookimpl
 from tpk.plugin.callback import HOOK_ARGUMENTS
@@ -38,8 +38,9 @@ class HookToCallback(Callback):
     The training ends when the hook calls ``run_context.request_stop()``, or when the hook or one of its threads asks
     the coordinator to stop. If a thread reports an exception to the coordinator, the training ends with this exception.
     As in a `MonitoredSession`, ``end`` is called in these cases, and after the last epoch, `StopTraining`, or the end
-    of the input, but not after another exception. All session hooks of a training share one coordinator. A session that
-    is created again after a preemption, and a `Scaffold`, are not supported: pass the saver or summary op to the hook.
+    of the input, but not after another exception. It is also called after a preemption, such as SIGTERM. All session
+    hooks of a training share one coordinator. A session that is created again after a preemption, and a `Scaffold`, are
+    not supported: pass the saver or summary op to the hook.
 
     Args:
         hook: a `tf.compat.v1.train.SessionRunHook`.
@@ -96,7 +97,7 @@ class HookToCallback(Callback):
         """Call ``end`` of the hook, and wait for the threads of the coordinator."""
         coordinator, failure = _coordinator_of(trainer), trainer.loop.failure
         try:
-            if failure is None or failure is _reported_error(coordinator):
+            if failure is None or isinstance(failure, Preempted) or failure is _reported_error(coordinator):
                 self.hook.end(trainer.sess)
         finally:
             coordinator.request_stop()

@@ -1,3 +1,5 @@
 from . import export as export, inputs as inputs
+from .estimator import Estimator as Estimator
 from .run_config import RunConfig as RunConfig
 from .spec import EstimatorSpec as EstimatorSpec, ModeKeys as ModeKeys
+from .warm_start import VocabInfo as VocabInfo, WarmStartSettings as WarmStartSettings

@@ -252,7 +252,7 @@ def tf1_oracle(session):
             f"`pyenv install {OF_TENSORFLOW_1}` gets it"
         )
     session.install("tensorflow-cpu==2.21.*", *ON_CPUS, *TEST_TOOLS)
-    session.install("tf_slim>=1.1")  # for the networks of slim.nets
+    session.install("tf_slim>=1.1")  # for group_norm and the networks of slim.nets
     session.install("--no-deps", ".", "./plugins/tpk-tensorflow1")
     oracle = Path(session.create_tmp(), "tensorflow1").absolute()
     if not oracle.exists():

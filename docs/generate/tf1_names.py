@@ -13,13 +13,13 @@ from tpk_tensorflow1 import names
 
 def contrib():
     """Return a table of the modules of `tf.contrib` that are available, as Markdown."""
-    rows = ["| module | available | with an optional library |", "|---|---|---|"]
+    rows = ["| module | available | further names, if these libraries are installed |", "|---|---|---|"]
     package = importlib.import_module("tpk_tensorflow1.contrib")
     for module in pkgutil.iter_modules(package.__path__):
         path = f"contrib.{module.name}"
         found = importlib.import_module(f"tpk_tensorflow1.{path}")
         summary = " ".join(found.__doc__.split("\n\n")[0].split())
-        rows.append(f"| {summary} | {_span(getattr(found, '__all__', ()))} | {_optional(path)} |")
+        rows.append(f"| {summary} | {_span(getattr(found, '__all__', ()))} | {_span(names.LIBRARIES.get(path, ()))} |")
     for old, new in sorted(names.MODULES.items()):
         if old.startswith("contrib."):
             rows.append(f"| `tf.{old}` | all of `{new}` | |")
@@ -43,15 +43,6 @@ def before_1():
     """Return a table of the names of TensorFlow before 1.0, as Markdown."""
     table = importlib.import_module("tpk_tensorflow1.before1").NAMES
     return _span(f"tf.{name}" for name in sorted(table))
-
-
-def _optional(path):
-    by_library = defaultdict(list)
-    for name, library in names.LIBRARIES.items():
-        module, _, last = name.rpartition(".")
-        if module == path:
-            by_library[library.partition(".")[0]].append(last)
-    return "; ".join(f"{library}: {_span(lasts)}" for library, lasts in by_library.items())
 
 
 def _span(texts):

@@ -162,10 +162,16 @@ def test_slim_has_the_layers_of_contrib_and_says_what_to_install_for_the_rest(mo
     assert slim.conv2d is contrib_layers.conv2d
     assert slim.arg_scope is framework.arg_scope
     assert slim.layers.batch_norm is slim.batch_norm
+    assert slim.has_arg_scope(slim.conv2d)
+    assert not slim.has_arg_scope(slim.softmax)
+    with slim.arg_scope([slim.conv2d], stride=2):
+        assert slim.current_arg_scope()[slim.arg_scope_func_key(slim.conv2d)] == {"stride": 2}
     for loaded in {"tf_slim", "tf_slim.nets", *(name for name in sys.modules if name.startswith("tf_slim."))}:
         monkeypatch.setitem(sys.modules, loaded, None)
     for module, name in [(slim, "learning"), (slim.nets, "vgg"), (slim.metrics, "f1_score")]:
-        with pytest.raises(AttributeError, match=rf"{name} is not .*: use .*tf_slim .*'tpk-tensorflow1\[slim\]'"):
+        with pytest.raises(
+            AttributeError, match=rf"{name} is not .*: use .*tf_slim, if it has .*'tpk-tensorflow1\[slim\]'"
+        ):
             getattr(module, name)
     with pytest.raises(AttributeError, match="Nearest: 'conv2d'"):
         slim.conv2dd  # noqa: B018

@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from tpk_tensorflow1.missing import no_such_name
+from tpk_tensorflow1.missing import further_name
 from tpk_tensorflow1.names import MODULES
 
 _OWN = ("compat", "contrib", "examples", "image", "layers", "nn", "train")
@@ -30,7 +30,7 @@ def __getattr__(name: str) -> Any:
     for module in (tf.compat.v1, tf):
         if hasattr(module, name):
             return getattr(module, name)
-    raise no_such_name("tf", name, __dir__())
+    return further_name("tf", name, __dir__())
 
 
 def __dir__() -> list[str]:

@@ -44,9 +44,7 @@ def finder_in(module: str, names: Iterable[str], *elsewhere: ModuleType) -> Call
         for each in elsewhere:
             if hasattr(each, name):
                 return getattr(each, name)
-        if f"{path}.{name}" in LIBRARIES:
-            return from_library(LIBRARIES[f"{path}.{name}"], module, name)
-        raise no_such_name(module, name, known)
+        return further_name(module, name, known)
 
     return find
 
@@ -67,46 +65,34 @@ def own_names(module: str) -> list[str]:
     ]
 
 
-def from_library(library: str, module: str, name: str) -> Any:
-    """Return a name of a module of an optional library.
+def further_name(module: str, name: str, known: Iterable[str] = ()) -> Any:
+    """Return a name of a module from an optional library.
 
     Args:
-        library: the name of the module.
         module: the name of the module in scripts.
         name: the name.
+        known: the names that the module has itself.
 
     Raises:
-        AttributeError: the library does not have the name, or cannot be imported.
+        AttributeError: nothing has the name, or the library cannot be imported. The message says what to use instead.
     """
-    try:
-        return getattr(importlib.import_module(library), name)
-    except ImportError as error:
-        package = library.partition(".")[0]
-        use = f"the package {package} ({error}): pip install 'tpk-tensorflow1[{EXTRAS[package]}]'"
-        raise _error(module, name, use) from None
-
-
-def no_such_name(module: str, name: str, known: Iterable[str]) -> AttributeError:
-    """Return the error about a name that is not available.
-
-    Args:
-        module: the name of the module in scripts.
-        name: the missing name.
-        known: the names that the module has.
-    """
-    use = INSTEAD.get(f"{module}.{name}".partition(".")[2])
-    similar = nearest(name, known, n=1, cutoff=0.75)
-    return _error(module, name, use, "" if use else similar)
-
-
-def _error(module: str, name: str, use: str | None, similar: str = "") -> AttributeError:
-    version = importlib.import_module("tensorflow").__version__
-    text = f"{module}.{name} is not available on TensorFlow {version}"
+    path = module.partition(".")[2]
+    use = INSTEAD.get(f"{path}.{name}".removeprefix("."))
+    similar = "" if use else nearest(name, known, n=1, cutoff=0.75)
+    for library in () if use else LIBRARIES.get(path, ()):
+        try:
+            found = importlib.import_module(library)
+        except ImportError as error:
+            package = library.partition(".")[0]
+            install = f"pip install 'tpk-tensorflow1[{EXTRAS[package]}]'"
+            use = f"the package {package}, if it has this name ({error}): {install}"
+            break
+        if hasattr(found, name):
+            return getattr(found, name)
+    text = f"{module}.{name} is not available on TensorFlow {importlib.import_module('tensorflow').__version__}"
     if use:
         text += f": use {use}"
-    return AttributeError(
-        f"{text}.{similar}" if similar else f'{text} (see "TF1 programs" in tpk\'s manual)', name=name
-    )
+    raise AttributeError(f"{text}.{similar}" if similar else f'{text} (see "TF1 programs" in tpk\'s manual)', name=name)
 
 
 class _NamesFinder(MetaPathFinder):

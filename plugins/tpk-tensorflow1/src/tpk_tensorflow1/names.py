@@ -27,55 +27,16 @@ MODULES = {
 EXTRAS = {"tensorboard": "tensorboard", "tensorflow_probability": "distributions", "tf_slim": "slim"}
 """The extras of tpk-tensorflow1 that install optional libraries."""
 
-_IN_LIBRARIES = {
-    "contrib.distributions": {
-        "tensorflow_probability": "bijectors",
-        "tensorflow_probability.distributions": """
-            Autoregressive BatchReshape Binomial Cauchy Chi2 Deterministic ExpRelaxedOneHotCategorical Geometric
-            HalfNormal Independent InverseGamma Kumaraswamy Logistic Mixture MixtureSameFamily MultivariateNormalDiag
-            MultivariateNormalDiagPlusLowRank MultivariateNormalFullCovariance MultivariateNormalTriL NegativeBinomial
-            OneHotCategorical Poisson PoissonLogNormalQuadratureCompound QuantizedDistribution RelaxedBernoulli
-            RelaxedOneHotCategorical SinhArcsinh TransformedDistribution VectorDeterministic
-        """,
-    },
-    "contrib.layers": {
-        "tf_slim.layers": """
-            GDN RevBlock conv2d_in_plane convolution2d_in_plane dense_to_sparse gdn images_to_sequence
-            legacy_fully_connected recompute_grad rev_block scale_gradient sequence_to_images spatial_softmax
-            summarize_activation summarize_activations summarize_collection summarize_tensor summarize_tensors
-        """,
-    },
-    "contrib.losses": {"tf_slim.losses": "mean_pairwise_squared_error metric_learning"},
-    "contrib.metrics": {
-        "tf_slim.metrics": """
-            auc_using_histogram auc_with_confidence_intervals cohen_kappa count f1_score precision_at_recall
-            precision_recall_at_equal_thresholds recall_at_precision streaming_concat streaming_covariance
-            streaming_dynamic_auc streaming_pearson_correlation streaming_recall_at_k
-        """,
-    },
-    "contrib.slim": {
-        "tf_slim": """
-            data data_decoder data_provider dataset dataset_data_provider evaluation learning model_analyzer
-            parallel_reader pool prefetch_queue queues summaries tfexample_decoder
-        """,
-    },
-    "contrib.training": {
-        "tf_slim.training.training": """
-            add_gradients_summaries clip_gradient_norms clip_gradient_norms_fn create_train_op multiply_gradients train
-        """,
-        "tf_slim.training.evaluation": """
-            StopAfterNEvalsHook SummaryAtEndHook checkpoints_iterator evaluate_once evaluate_repeatedly
-            get_or_create_eval_step wait_for_new_checkpoint
-        """,
-    },
-}
 LIBRARIES = {
-    f"{module}.{name}": library
-    for module, libraries in _IN_LIBRARIES.items()
-    for library, names in libraries.items()
-    for name in names.split()
+    "contrib.distributions": ["tensorflow_probability.distributions", "tensorflow_probability"],
+    "contrib.layers": ["tf_slim"],
+    "contrib.losses": ["tf_slim.losses"],
+    "contrib.metrics": ["tf_slim.metrics"],
+    "contrib.slim": ["tf_slim"],
+    "contrib.slim.nets": ["tf_slim.nets"],
+    "contrib.training": ["tf_slim.training.training", "tf_slim.training.evaluation"],
 }
-"""Modules of optional libraries, by the names that they have."""
+"""Modules of optional libraries that have further names of modules."""
 
 _FILES = """
 arg_scope attention_wrapper base basic_decoder beam_search_decoder beam_search_ops checkpoint_ops checkpoint_utils
@@ -125,6 +86,8 @@ _INSTEAD = {
         "tfprof": "tf.profiler",
         "util": "tf.make_tensor_proto, tf.make_ndarray and tf.get_static_value",
     },
+    "contrib.framework": {"arg_scoped_arguments": "inspect.signature"},
+    "contrib.slim": {"arg_scoped_arguments": "inspect.signature"},
     "contrib.distributions": {"percentile": "tfp.stats.percentile of the package tensorflow-probability"},
     "contrib.layers": {
         """bucketized_column crossed_column embedding_column feature_column input_from_feature_columns one_hot_column
@@ -133,7 +96,6 @@ _INSTEAD = {
         """: _FEATURE_COLUMNS,
         "bow_encoder": "tf.contrib.layers.safe_embedding_lookup_sparse",
         "embedding_lookup_unique": "tf.nn.embedding_lookup",
-        "group_norm": "tpk.layers.group_normalization",
     },
     "contrib.learn": {
         """BaseEstimator DNNClassifier DNNLinearCombinedClassifier DNNLinearCombinedRegressor DNNRegressor Estimator

@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as _tf
 
-from tpk_tensorflow1.missing import no_such_name
+from tpk_tensorflow1.missing import further_name
 
 _MODULES = {"rnn_cell": "tpk_tensorflow1.rnn_cell", "seq2seq": "tpk_tensorflow1.contrib.legacy_seq2seq"}
 _BEFORE_1_0 = {
@@ -28,7 +28,7 @@ def __getattr__(name: str) -> Any:
     for module in (_tf.compat.v1.nn, _tf.nn):
         if hasattr(module, name):
             return _transposed(name) if name in _TRANSPOSED else getattr(module, name)
-    raise no_such_name("tf.nn", name, __dir__())
+    return further_name("tf.nn", name, __dir__())
 
 
 def __dir__() -> list[str]:

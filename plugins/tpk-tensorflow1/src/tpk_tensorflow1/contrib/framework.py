@@ -67,8 +67,8 @@ def arg_scope(list_ops_or_scope: Any, **kwargs: Any) -> Iterator[dict[str, dict[
     else:
         scope = {key: dict(value) for key, value in _scopes[-1].items()}
         for func in list_ops_or_scope:
-            key = getattr(func, "_arg_scope_key", None)
-            if key is None:
+            key = arg_scope_func_key(func)
+            if not has_arg_scope(func):
                 raise ValueError(
                     f"arg_scope: {func!r} does not support argument scopes: decorate it with @add_arg_scope"
                 )
@@ -78,6 +78,21 @@ def arg_scope(list_ops_or_scope: Any, **kwargs: Any) -> Iterator[dict[str, dict[
         yield scope
     finally:
         _scopes.pop()
+
+
+def current_arg_scope() -> dict[str, dict[str, Any]]:
+    """Return the innermost scope of `arg_scope`."""
+    return _scopes[-1]
+
+
+def arg_scope_func_key(op: Function) -> str:
+    """Return the key of a function in a scope of `arg_scope`."""
+    return getattr(op, "_arg_scope_key", str(op))
+
+
+def has_arg_scope(func: Function) -> bool:
+    """Whether a function is decorated with `add_arg_scope`."""
+    return hasattr(func, "_arg_scope_key")
 
 
 def get_name_scope() -> str:

@@ -75,6 +75,7 @@ def normalizers():
         layers.layer_norm(images, begin_norm_axis=-1, center=False),
         layers.instance_norm(images),
         layers.instance_norm(images, scale=False, activation_fn=tf.nn.relu, epsilon=0.1),
+        layers.group_norm(images, groups=4),
     ]
     updates = tf.get_collection(tf.GraphKeys.UPDATE_OPS)
     return {"outputs": outputs, "updates": tf.group(*updates), "number": len(updates)}

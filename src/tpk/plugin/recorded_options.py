@@ -1,21 +1,22 @@
 """Descriptions of objects by the arguments that they were made with: for ``config.json``, ``config.toml`` and `repr`.
 
-A value is first turned into a form: plain data that may contain `_Leaf` and `_Made`. `described`, `written` and
-`shown_arguments` render it.
+Each value has two forms, which are made together (`_Form`): a short one for people, and one to make it again.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import enum
 import functools
 import inspect
 import itertools
+import math
 import os
 import pkgutil
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -68,13 +69,13 @@ def described(value: Any) -> Any:
         described(np.zeros([2, 3], np.float32))  # "float32 (2, 3)"
         ```
     """
-    return _as_described(_form_of(value))
+    return _form_of(value).described
 
 
 def options_of(thing: object) -> dict[str, Any]:
     """Return the described options of an object; an empty dict if it does not record them."""
-    form = _form_of(thing)
-    return _as_described(form)["options"] if isinstance(form, _Made) else {}
+    found = described(thing)
+    return dict(found["options"]) if isinstance(found, dict) and _is_made(found) else {}
 
 
 def written(value: Any) -> Any:
@@ -92,7 +93,7 @@ def written(value: Any) -> Any:
         written(lambda epoch: epoch)  # {"not_written": "a lambda"}
         ```
     """
-    return _as_written(_form_of(value))
+    return _form_of(value).written
 
 
 def written_plugin(kind: str, value: Any) -> Any:
@@ -114,8 +115,7 @@ def written_plugin(kind: str, value: Any) -> Any:
 
 def shown_arguments(thing: object) -> str:
     """Return the arguments that an object was given, for its `repr`. Long values are left out."""
-    options, given = vars(thing).get(_RECORDED, ({}, ())) if hasattr(thing, "__dict__") else ({}, ())
-    return ", ".join(f"{name}={_as_repr(value)}" for name, value in options.items() if name in given)
+    return ", ".join(f"{name}={_as_repr(value)}" for name, value in _recorded(thing).data.items())
 
 
 def leaves_of(description: Any, path: str = "") -> dict[str, Any]:
@@ -132,7 +132,7 @@ def leaves_of(description: Any, path: str = "") -> dict[str, Any]:
         ```
     """
     parts: dict[str, Any] = {}
-    if isinstance(description, Mapping) and set(description) == {"name", "options"} and path:
+    if isinstance(description, Mapping) and _is_made(description) and path:
         return {path: description["name"], **leaves_of(description["options"], path)}
     if isinstance(description, Mapping):
         parts = {f"{path}.{name}" if path else str(name): each for name, each in description.items()}
@@ -146,24 +146,29 @@ def leaves_of(description: Any, path: str = "") -> dict[str, Any]:
     return {name: leaf for part, each in parts.items() for name, leaf in leaves_of(each, part).items()}
 
 
-# Forms.
+def _is_made(description: Mapping[str, Any]) -> bool:
+    """Return whether a description is that of an object with options."""
+    return set(description) == {"name", "options"}
 
 
 @attrs.frozen
-class _Leaf:
-    """A value without options: its description, and the target that it can be made from or why it has none."""
+class _Form:
+    """A value as plain data.
 
-    shown: Any
-    why: str
-    target: str = ""
+    Attributes:
+        described: what `described` returns.
+        data: what `written` returns, if the value can be written.
+        why: why it cannot be written; empty if it can.
+    """
 
+    described: Any
+    data: Any
+    why: str = ""
 
-@attrs.frozen
-class _Made(_Leaf):
-    """An object, described by its class: its options, including defaults, and the names of those that were given."""
-
-    options: dict[str, Any] = attrs.field(factory=dict)
-    given: frozenset[str] = frozenset()
+    @property
+    def written(self) -> Any:
+        """What `written` returns."""
+        return {NOT_WRITTEN: self.why} if self.why else self.data
 
 
 def _recording(init: Callable[..., None]) -> Callable[..., None]:
@@ -171,18 +176,32 @@ def _recording(init: Callable[..., None]) -> Callable[..., None]:
     def record_and_init(self: Any, *args: Any, **options: Any) -> None:
         # The constructor of a base class is called by the constructor of the class itself.
         if _RECORDED not in vars(self):
-            vars(self)[_RECORDED] = {}, frozenset()
-            try:
+            vars(self)[_RECORDED] = _Form({}, {})
+            # The constructor itself raises a better error.
+            with contextlib.suppress(TypeError):
                 bound = inspect.signature(init).bind(self, *args, **options)
-            except TypeError:  # The constructor itself raises a better error.
-                pass
-            else:
-                given = frozenset(_by_name(bound))
-                bound.apply_defaults()
-                vars(self)[_RECORDED] = _options(_by_name(bound), itertools.count(), 0), given
+                vars(self)[_RECORDED] = _form_of_arguments(type(self), bound)
         init(self, *args, **options)
 
     return record_and_init
+
+
+def _recorded(thing: object) -> _Form:
+    """Return the form of the arguments that an object was made with."""
+    form: _Form = vars(thing).get(_RECORDED, _Form({}, {}))
+    return form
+
+
+def _form_of_arguments(kind: type, bound: inspect.BoundArguments) -> _Form:
+    """Return the arguments of a constructor by name: described with defaults, and written as they were given."""
+    given = _by_name(bound)
+    by_position = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY)
+    why = ""
+    if any(bound.signature.parameters[name].kind in by_position for name in list(bound.arguments)[1:]):
+        why = f"an object of {kind.__qualname__}, which was given arguments that have no names"
+    bound.apply_defaults()
+    every = _form_of_options(_by_name(bound), itertools.count(), 0)
+    return _Form(every.described, {name: every.data[name] for name in given}, why)
 
 
 def _by_name(bound: inspect.BoundArguments) -> dict[str, Any]:
@@ -194,73 +213,78 @@ def _by_name(bound: inspect.BoundArguments) -> dict[str, Any]:
     return flat
 
 
-def _form_of(value: Any) -> Any:
+def _form_of(value: Any) -> _Form:
     return _form(value, itertools.count(), 0)
 
 
-def _form(value: Any, counter: Iterator[int], level: int) -> Any:
+def _form(value: Any, counter: Iterator[int], level: int) -> _Form:
     kind = type(value)
     if next(counter) >= _MOST_VALUES or level > _MOST_LEVELS:
-        return _Leaf(kind.__name__, f"more than {_MOST_VALUES} values, or values within values")
+        return _Form(kind.__name__, None, f"more than {_MOST_VALUES} values, or values within values")
     if value is None or kind in (bool, int, float):
-        return value
+        return _Form(str(value) if kind is float and not math.isfinite(value) else value, value)
     if isinstance(value, str) and not isinstance(value, enum.Enum):
         text = str(value)
-        is_short = len(text) <= _MOST_CHARACTERS
-        return text if is_short else _Leaf(f"{text[:_MOST_CHARACTERS]}…", f"a text of {len(text)} characters")
+        if len(text) <= _MOST_CHARACTERS:
+            return _Form(text, text)
+        return _Form(f"{text[:_MOST_CHARACTERS]}…", None, f"a text of {len(text)} characters")
     if isinstance(value, os.PathLike):
         return _form(os.fspath(value), counter, level)
     if isinstance(value, Use):
-        return _Made(value.name, "", value.name, _options(value.options, counter, level), frozenset(value.options))
+        return _made(value.name, (value.name, ""), _form_of_options(value.options, counter, level))
     if isinstance(value, Ref):
-        return _Leaf(value.target, "", value.target)
+        return _Form(value.target, {REF: value.target})
     if isinstance(value, list | tuple):
         return _form_of_list(value, counter, level)
     if isinstance(value, dict):  # Other mappings may read files.
         return _form_of_mapping(value, counter, level)
     if isinstance(value, enum.Enum):
         target, why = _find_target(kind)
-        return _Leaf(str(value), why, f"{target}.{value.name}")
+        return _Form(str(value), {REF: f"{target}.{value.name}"}, why)
     if inspect.isclass(value) or inspect.isroutine(value):
         target, why = _find_target(value)
-        return _Leaf(_qualified_name(value), why, target)
+        return _Form(_qualified_name(value), {REF: target}, why)
     try:
         return _form_of_object(value, counter, level)
     except Exception as error:  # A property of the user's object may raise anything.
-        return _Leaf(kind.__name__, f"an object of {kind.__qualname__}, which says {type(error).__name__}: {error}")
+        return _Form(
+            kind.__name__, None, f"an object of {kind.__qualname__}, which says {type(error).__name__}: {error}"
+        )
 
 
-def _options(options: Mapping[str, Any], counter: Iterator[int], level: int) -> dict[str, Any]:
-    return {
-        name: _Leaf("(not told)", "a secret") if _is_secret(name, value) else _form(value, counter, level + 1)
-        for name, value in options.items()
-    }
-
-
-def _form_of_list(value: list[Any] | tuple[Any, ...], counter: Iterator[int], level: int) -> Any:
+def _form_of_list(value: list[Any] | tuple[Any, ...], counter: Iterator[int], level: int) -> _Form:
     if len(value) > _MOST_VALUES:
         shown = [described(value[0]), f"… {len(value) - 1} more"]
-        return _Leaf(shown, f"a {type(value).__name__} of {len(value)} items")
+        return _Form(shown, None, f"a {type(value).__name__} of {len(value)} items")
     items = [_form(item, counter, level + 1) for item in value]
-    why = next((reason for reason in map(_why_not, items) if reason), "")
-    return _Leaf(_as_described(items), why) if why else items
+    why = next((item.why for item in items if item.why), "")
+    return _Form(_few([item.described for item in items]), [item.written for item in items], why)
 
 
-def _form_of_mapping(value: dict[Any, Any], counter: Iterator[int], level: int) -> Any:
+def _form_of_mapping(value: dict[Any, Any], counter: Iterator[int], level: int) -> _Form:
     items = {str(key): item for key, item in itertools.islice(value.items(), _MOST_VALUES)}
-    options = _options(items, counter, level)
+    form = _form_of_options(items, counter, level)
     if len(value) > _MOST_VALUES:
         why = f"a mapping of {len(value)} keys"
     elif any(type(key) is not str for key in value):
         why = "a mapping with keys that are not text"
-    elif _has_reserved_key(options):
-        why = "a mapping" + _RESERVED
     else:
-        return options
-    return _Leaf(_as_described(options), why)
+        why = _reserved_keys("a mapping", items)
+    return attrs.evolve(form, why=why)
 
 
-def _form_of_object(value: Any, counter: Iterator[int], level: int) -> Any:
+def _form_of_options(options: Mapping[str, Any], counter: Iterator[int], level: int) -> _Form:
+    forms = {
+        name: _Form("(not told)", None, "a secret") if _is_secret(name, value) else _form(value, counter, level + 1)
+        for name, value in options.items()
+    }
+    few = dict(itertools.islice(forms.items(), _MOST_ITEMS_DESCRIBED))
+    shown = {name: form.described for name, form in few.items()}
+    more = {"…": f"{len(forms) - len(few)} more"} if len(forms) > len(few) else {}
+    return _Form({**shown, **more}, {name: form.written for name, form in forms.items()})
+
+
+def _form_of_object(value: Any, counter: Iterator[int], level: int) -> _Form:
     kind = type(value)
     fields: dict[str, Any] | None = None
     if attrs.has(kind):
@@ -268,26 +292,48 @@ def _form_of_object(value: Any, counter: Iterator[int], level: int) -> Any:
     elif dataclasses.is_dataclass(value):
         fields = {each.name: getattr(value, each.name, None) for each in dataclasses.fields(value) if each.init}
     if fields is not None:
-        target, why = _find_target(kind)
-        return _Made(kind.__name__, why, target, _options(fields, counter, level), frozenset(fields))
+        return _made(kind.__name__, _find_target(kind), _form_of_options(fields, counter, level))
     if isinstance(value, RecordsOptions):
-        options, given = vars(value).get(_RECORDED, ({}, frozenset()))
-        target, why = _find_target(kind)
-        return _Made(kind.__name__, why or _unnamed(kind, given), target, options, given)
-    if getattr(value, "ndim", None) == 0 and hasattr(value, "item") and type(value).__module__ == "numpy":
+        return _made(kind.__name__, _find_target(kind), _recorded(value))
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item") and kind.__module__ == "numpy":
         return _form(value.item(), counter, level)
     dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
     if dtype is not None and shape is not None:
         name = getattr(value, "name", None)
         text = f"{getattr(dtype, 'name', None) or dtype} {shape}"
         shown = f"{name} {text}" if isinstance(name, str) and name else text
-        return _Leaf(shown, f"an array or a tensor of {text}")
-    return _Leaf(_shown_object(value), f"an object of {kind.__module__}.{kind.__qualname__}, made in the script")
+        return _Form(shown, None, f"an array or a tensor of {text}")
+    why = f"an object of {kind.__module__}.{kind.__qualname__}, made in the script"
+    return _Form(_shown_object(value), None, why)
+
+
+def _made(name: str, found: tuple[str, str], options: _Form) -> _Form:
+    """Return the form of an object that a class makes from options.
+
+    Args:
+        name: the name of the class.
+        found: what `_find_target` returned for it.
+        options: the form of the options.
+    """
+    target, why = found
+    why = why or options.why or _reserved_keys(target, options.data)
+    return _Form({"name": name, "options": options.described}, {USE: target, **options.data}, why)
+
+
+def _few(items: list[Any]) -> list[Any]:
+    # The first item of data shows what the others are like.
+    return items if len(items) <= _MOST_ITEMS_DESCRIBED else [items[0], f"… {len(items) - 1} more"]
+
+
+def _reserved_keys(what: str, names: Iterable[str]) -> str:
+    """Return that some of the keys have a meaning in the file; empty if none has."""
+    reserved = f"{what} with a key {USE!r}, {REF!r} or {NOT_WRITTEN!r}, which have a meaning in the file"
+    return reserved if {USE, REF, NOT_WRITTEN} & set(names) else ""
 
 
 def _shown_object(value: Any) -> Any:
     if isinstance(value, set | frozenset):
-        return sorted(map(str, value))
+        return _few(sorted(map(str, value)))
     if isinstance(value, functools.partial):
         return f"functools.partial({_qualified_name(value.func)})"
     if hasattr(value, "as_numpy_dtype") or (hasattr(value, "itemsize") and hasattr(value, "kind")):
@@ -306,73 +352,11 @@ def _is_secret(name: str, value: Any) -> bool:
     return isinstance(value, str | bytes) and _SECRET.search(name) is not None
 
 
-# Rendering of forms.
-
-
-def _as_described(form: Any) -> Any:
-    if isinstance(form, _Made):
-        return {"name": form.shown, "options": _as_described(form.options)}
-    if isinstance(form, _Leaf):
-        return _as_described(form.shown)
-    if isinstance(form, float) and not abs(form) < float("inf"):
-        return str(form)
-    if isinstance(form, dict):
-        few = dict(itertools.islice(form.items(), _MOST_ITEMS_DESCRIBED))
-        shown = {name: _as_described(item) for name, item in few.items()}
-        return {**shown, "…": f"{len(form) - len(few)} more"} if len(form) > len(few) else shown
-    if isinstance(form, list):
-        # The first item of data shows what the others are like.
-        items = form if len(form) <= _MOST_ITEMS_DESCRIBED else form[:1]
-        listed = list(map(_as_described, items))
-        return [*listed, f"… {len(form) - len(items)} more"] if len(form) > len(items) else listed
-    return form
-
-
-def _as_written(form: Any) -> Any:
-    why = _why_not(form)
-    if why:
-        return {NOT_WRITTEN: why}
-    if isinstance(form, _Made):
-        options = {name: _as_written(item) for name, item in form.options.items() if name in form.given}
-        return {USE: form.target, **options}
-    if isinstance(form, _Leaf):
-        return {REF: form.target}
-    if isinstance(form, dict):
-        return {name: _as_written(item) for name, item in form.items()}
-    return list(map(_as_written, form)) if isinstance(form, list) else form
-
-
-def _as_repr(form: Any) -> str:
-    if isinstance(form, _Leaf):
-        return form.target.rpartition(":")[2] or "…"
-    text = f"[{', '.join(map(_as_repr, form))}]" if isinstance(form, list) else repr(form)
-    return text if len(text) <= _MOST_CHARACTERS_OF_REPR and not isinstance(form, dict) else "…"
-
-
-_RESERVED = f" with a key {USE!r}, {REF!r} or {NOT_WRITTEN!r}, which have a meaning in the file"
-
-
-def _why_not(form: Any) -> str:
-    """Return why a form cannot be written; empty if it can."""
-    if isinstance(form, _Made) and not form.why and _has_reserved_key(form.options.keys() & form.given):
-        return form.target + _RESERVED
-    return form.why if isinstance(form, _Leaf) else ""
-
-
-def _has_reserved_key(names: Any) -> bool:
-    return bool({USE, REF, NOT_WRITTEN} & set(names))
-
-
-# Names of classes and functions.
-
-
-def _unnamed(kind: type, given: frozenset[str]) -> str:
-    """Return why an object cannot be made by keyword arguments; empty if it can."""
-    by_position = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY)
-    parameters = inspect.signature(kind).parameters if given else {}
-    if any(parameter.kind in by_position for name, parameter in parameters.items() if name in given):
-        return f"an object of {kind.__qualname__}, which was given arguments that have no names"
-    return ""
+def _as_repr(written: Any) -> str:
+    if isinstance(written, dict):
+        return str(written.get(USE) or written.get(REF) or "").rpartition(":")[2] or "…"
+    text = f"[{', '.join(map(_as_repr, written))}]" if isinstance(written, list) else repr(written)
+    return text if len(text) <= _MOST_CHARACTERS_OF_REPR else "…"
 
 
 def _find_target(thing: Any) -> tuple[str, str]:

@@ -50,7 +50,7 @@ class Network(tpk.ModelDesc):
     def build_graph(self, x, y):
         training = tpk.get_current_tower_context().is_training
         hidden = tpk.layers.dense(x, self._scenario.width, activation=tf.nn.relu, name="hidden")
-        hidden = tpk.layers.batch_norm_layer(hidden, training=training, name="norm")
+        hidden = tpk.layers.batch_normalization(hidden, training=training, name="norm")
         hidden = tpk.layers.dropout(hidden, 0.3, training=training)
         cost = tf.reduce_mean((tpk.layers.dense(hidden, 1, name="out")[:, 0] - y) ** 2, name="cost")
         tpk.add_moving_summary(cost)

@@ -200,7 +200,7 @@ def test_frozen_variables_may_be_left_out_of_the_trainable_variables(stop_gradie
     x = tf.ones([2, 4])
     for reuse in (None, True):
         with v1.variable_scope("", reuse=reuse), tpk.freeze_variables(stop_gradient, skip_collection=True):
-            hidden = tpk.layers.batch_norm_layer(tpk.layers.dense(x, 3, name="hidden"), training=True, name="bn")
+            hidden = tpk.layers.batch_normalization(tpk.layers.dense(x, 3, name="hidden"), training=True, name="bn")
     cost = tf.reduce_sum(tpk.layers.dense(hidden, 1, name="out"))
     frozen = ["hidden/kernel", "hidden/bias", "bn/gamma", "bn/beta"]
     assert names("trainable_variables") == ["out/kernel", "out/bias"]

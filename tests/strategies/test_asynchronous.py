@@ -142,7 +142,7 @@ def test_several_objectives_are_an_error():
 def test_synchronized_statistics_are_an_error():
     class Synchronized(Counting):
         def build_graph(self, x):
-            normal = tpk.layers.batch_norm_layer(tf.ones([2, 3]) * x, training=True, sync=True)
+            normal = tpk.layers.batch_normalization(tf.ones([2, 3]) * x, training=True, sync=True)
             return super().build_graph(tf.reduce_sum(normal))
 
     with pytest.raises(tpk.TowerError, match="async"):

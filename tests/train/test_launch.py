@@ -162,7 +162,7 @@ class Normalized(Linear):
         self.rate = rate
 
     def build_graph(self, x, y):
-        return super().build_graph(tpk.layers.batch_norm_layer(x, training=True), y)
+        return super().build_graph(tpk.layers.batch_normalization(x, training=True), y)
 
     def optimizer(self):
         rate = v1.get_variable("learning_rate", initializer=self.rate, trainable=False)

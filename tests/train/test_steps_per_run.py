@@ -28,7 +28,7 @@ class Model(tpk.ModelDesc):
     def build_graph(self, image, label):
         training = tpk.get_current_tower_context().is_training
         net = tpk.layers.conv2d(image, 4, 3)
-        net = tf.nn.relu(tpk.layers.batch_norm_layer(net, training=training))
+        net = tf.nn.relu(tpk.layers.batch_normalization(net, training=training))
         net = tpk.layers.dropout(tpk.layers.flatten(net), 0.3, training=training)
         logits = tpk.layers.dense(net, 3)
         cost = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=label, logits=logits), name="cost")

@@ -31,7 +31,7 @@ class Model(tpk.ModelDesc):
             initializer = v1.glorot_uniform_initializer(seed=index)
             x = tpk.layers.dense(x, units, use_bias=False, kernel_initializer=initializer)
             training = get_current_tower_context().is_training
-            x = tf.tanh(tpk.layers.batch_norm_layer(x, training=training, sync=self._sync, momentum=0.8))
+            x = tf.tanh(tpk.layers.batch_normalization(x, training=training, sync=self._sync, momentum=0.8))
         return tf.reduce_mean((x - y) ** 2, name="cost")
 
     def optimizer(self):

@@ -100,7 +100,7 @@ class Normalized(Regression):
 
     def build_graph(self, x, y):
         w = v1.get_variable("w", [3, 1], initializer=v1.random_normal_initializer(stddev=0.5, seed=1))
-        x = tpk.layers.batch_norm_layer(x, training=True, sync=True, momentum=0.5, name="norm")
+        x = tpk.layers.batch_normalization(x, training=True, sync=True, momentum=0.5, name="norm")
         return tf.reduce_mean((tf.tanh(x @ w) - y) ** 2, name="cost")
 
 

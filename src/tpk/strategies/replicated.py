@@ -79,7 +79,7 @@ class ReplicatedStrategy(Strategy):
     all-reduced once per update. Checkpoints contain the accumulated gradients of all towers.
 
     The mean of the moving averages does not equal the statistics of the whole batch, which needs synchronized batch
-    normalization: ``tpk.layers.batch_norm_layer(..., sync=True)``.
+    normalization: ``tpk.layers.batch_normalization(..., sync=True)``.
 
     Args:
         devices: a count, indices, or device strings; see `resolve_devices`.

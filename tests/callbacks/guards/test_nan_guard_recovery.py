@@ -44,7 +44,7 @@ def test_bad_updates_are_skipped_and_told(strategy, caplog):
 
 
 def normalized(x):
-    tpk.layers.batch_norm_layer(tf.reshape(x, [2, 1]), training=True, name="bn")
+    tpk.layers.batch_normalization(tf.reshape(x, [2, 1]), training=True, name="bn")
     value = cost(x)
     tpk.graph.reports.summary_ops.add_moving_summary(value)
     return value

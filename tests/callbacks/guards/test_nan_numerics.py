@@ -104,7 +104,7 @@ def test_a_reference_variable_that_was_bad_before_the_step_is_named():
 def test_a_training_in_which_all_is_well_stays_the_same():
     def func(x):
         return cost(
-            tpk.layers.batch_norm_layer(tf.tile(x[:, None, None, None], [1, 3, 3, 4]), training=True)[:, 0, 0, 0]
+            tpk.layers.batch_normalization(tf.tile(x[:, None, None, None], [1, 3, 3, 4]), training=True)[:, 0, 0, 0]
         )
 
     plain = train(tpk.CallbackFactory(before_train=lambda self: None), func=func, make_input=tpk.QueueInput)

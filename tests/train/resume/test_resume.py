@@ -52,7 +52,7 @@ class Network(tpk.ModelDesc):
     def build_graph(self, x, y):
         training = tpk.get_current_tower_context().is_training
         hidden = tpk.layers.dense(x, 8, activation=tf.nn.relu, name="hidden")
-        hidden = tpk.layers.batch_norm_layer(hidden, training=training, name="norm")
+        hidden = tpk.layers.batch_normalization(hidden, training=training, name="norm")
         prediction = tpk.layers.dense(hidden, 1, name="out")[:, 0]
         cost = tf.reduce_mean((prediction - y) ** 2, name="cost")
         tpk.add_moving_summary(cost)

@@ -103,7 +103,7 @@ def check_synchronized(layers: Iterable[Any]) -> None:
         if getattr(layer, "synchronized", False) and context is not None and context.is_training and context.total > 1:
             raise TowerError(
                 f"the layer {layer.name!r} has synchronized=True, which Keras does by tf.distribute; it would "
-                "not reach the other towers. Leave that out, or use tpk.layers.batch_norm_layer(sync=True)."
+                "not reach the other towers. Leave that out, or use tpk.layers.batch_normalization(sync=True)."
             )
 
 

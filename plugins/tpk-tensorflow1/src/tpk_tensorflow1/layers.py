@@ -309,7 +309,7 @@ class Dense(_FunctionLayer, function=layers.dense):
 
 
 class BatchNormalization(_FunctionLayer, function=layers.batch_normalization):
-    """Normalizes each feature; see `tpk.layers.batch_norm_layer` for the arguments."""
+    """Normalizes each feature; see `tpk.layers.batch_normalization` for the arguments."""
 
     def call(self, inputs: Any, training: Any = False) -> Any:
         """Normalize `inputs` with the statistics of the batch if `training`, or else with the moving averages."""

@@ -45,8 +45,8 @@ def batch_norm(
             outputs are computed.
         is_training: a boolean, or a boolean tensor.
         data_format: ``"NHWC"`` or ``"NCHW"``.
-        renorm_decay: the `renorm_momentum` of `tpk.layers.batch_norm_layer`.
-        options: the arguments `trainable`, `fused`, `renorm` and `renorm_clipping` of `tpk.layers.batch_norm_layer`.
+        renorm_decay: the `renorm_momentum` of `tpk.layers.batch_normalization`.
+        options: the arguments `trainable`, `fused`, `renorm` and `renorm_clipping` of `tpk.layers.batch_normalization`.
     """
     options |= {f"{name}_initializer": each for name, each in (param_initializers or {}).items()}
     options |= {f"{name}_regularizer": each for name, each in (param_regularizers or {}).items()}

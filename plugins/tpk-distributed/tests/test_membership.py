@@ -34,7 +34,7 @@ class World:
         self.members.note({rank: WorkerState.decode(state.encode()) for rank, state in enumerate(self.states)})
 
     def wait(self, kind="step", number=1):
-        return Wait(kind, number, self.now)
+        return Wait(kind, number, self.now, lambda: None)
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tpk_distributed.cluster import PS, WORKER, Cluster, device_of
+from tpk_distributed.cluster import PS, device_of
 from tpk_distributed.connections import check_listening
 from tpk_distributed.membership import Key, WorkerState
-from tpk_distributed.tensorflow_server import SharedSession
+from tpk_distributed.tensorflow_server import RunningServer, SharedSession
 
 SECONDS_TO_ANSWER = 10.0
 """The longest time that a thread waits for a board whose process is dead."""
@@ -24,29 +24,28 @@ class Board:
     as any process asks for it.
 
     Args:
-        cluster: the processes, and which of them this one is.
+        server: TensorFlow's server of this process.
         key: the process that has the board.
-        target: the TensorFlow server of this process.
         timeout: the number of seconds to wait for an answer.
-        training: the number of this training in the process.
 
     Attributes:
         key: the job and index of the process that has the board.
         is_written: whether this process writes its state there: on each parameter server, and on its own server.
     """
 
-    def __init__(self, cluster: Cluster, key: Key, target: str, timeout: float, training: int) -> None:
+    def __init__(self, server: RunningServer, key: Key, timeout: float) -> None:
+        cluster = server.cluster
         self.key = key
-        self.is_written = key[0] == PS or key == (cluster.job, cluster.index)
-        self._cluster = cluster
-        self._target = target
+        self._is_own = key == (cluster.job, cluster.index)
+        self.is_written = key[0] == PS or self._is_own
+        self._server = server
         self._timeout = min(timeout, SECONDS_TO_ANSWER)
         self._graph = tf.Graph()
         self._sess: SharedSession | None = None
         self._has_answered = False
         with self._graph.as_default(), tf.device(f"{device_of(*key)}/device:CPU:0"):
             table = tf.raw_ops.MutableHashTableV2(
-                key_dtype=tf.int64, value_dtype=tf.string, shared_name=f"tpk/worker_states_{training}"
+                key_dtype=tf.int64, value_dtype=tf.string, shared_name=f"tpk/worker_states_{server.trainings}"
             )
             self._read = tf.raw_ops.LookupTableFindV2(
                 table_handle=table, keys=tf.range(cluster.world_size, dtype=tf.int64), default_value=""
@@ -79,11 +78,9 @@ class Board:
 
     def _run(self, fetches: Any, feed: Mapping[Any, Any] | None = None) -> Any:
         if self._sess is None:
-            if self.key != (self._cluster.job, self._cluster.index):
-                check_listening(self._cluster.jobs[self.key[0]][self.key[1]], self._timeout)
-            config = shared_config(self._cluster, self.key)
-            config.operation_timeout_in_ms = max(int(self._timeout * 1000), 1)
-            self._sess = SharedSession(self._target, self._graph, config)
+            if not self._is_own:
+                check_listening(self._server.cluster.jobs[self.key[0]][self.key[1]], self._timeout)
+            self._sess = self._server.session_with(*self.key, self._graph, max(int(self._timeout * 1000), 1))
         try:
             answer = self._sess.run(fetches, feed)
         except tf.errors.OpError:
@@ -93,21 +90,6 @@ class Board:
             raise
         self._has_answered = True
         return answer
-
-
-def boards_of(cluster: Cluster, target: str, timeout: float, training: int) -> list[Board]:
-    """Return the boards of a cluster: one on each parameter server, or on each worker if the cluster has only workers.
-
-    For the arguments see `Board`.
-    """
-    job, count = (PS, len(cluster.ps)) if cluster.ps else (WORKER, cluster.world_size)
-    return [Board(cluster, (job, index), target, timeout, training) for index in range(count)]
-
-
-def shared_config(cluster: Cluster, key: Key) -> Any:
-    """Return the `tf.compat.v1.ConfigProto` of a session over this process and another one."""
-    devices = sorted({device_of(*key), cluster.device})
-    return tf.compat.v1.ConfigProto(allow_soft_placement=True, device_filters=devices)
 
 
 def _decoded(states: Any) -> dict[int, WorkerState]:

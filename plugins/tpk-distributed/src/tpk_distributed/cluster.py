@@ -100,7 +100,7 @@ class Cluster:
             ConfigError: if this process is a parameter server.
         """
         if self.job != WORKER:
-            raise ConfigError(f"{self.name_of(self.job, self.index)} is not a worker, so it has no rank.")
+            raise ConfigError(f"{self.name} is not a worker, so it has no rank.")
         return self.index
 
     @property
@@ -117,6 +117,11 @@ class Cluster:
     def device(self) -> str:
         """The prefix of all device strings of this process, such as ``"/job:worker/replica:0/task:1"``."""
         return device_of(self.job, self.index)
+
+    @property
+    def name(self) -> str:
+        """The name of this process in messages; see `name_of`."""
+        return self.name_of(self.job, self.index)
 
     def as_tf_config(self, job: str, index: int) -> str:
         """Return the value of TF_CONFIG for one of the processes."""

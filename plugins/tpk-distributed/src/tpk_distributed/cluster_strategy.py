@@ -12,7 +12,6 @@ import tensorflow as tf
 import tpk
 from tpk.errors import PeerError, TrainerStateError, add_note
 from tpk.session import default_session_config
-from tpk_distributed.boards import shared_config
 from tpk_distributed.cluster import PS, WORKER, Cluster, device_of
 from tpk_distributed.heartbeat import Heartbeat
 from tpk_distributed.tensorflow_server import RunningServer, SharedSession, given_server, start_server
@@ -102,10 +101,10 @@ class ClusterStrategy(tpk.Strategy):
         if self.cluster.job == PS:
             return
         logger.info("rank %d of %d; waiting for the others", self.rank, self.world_size)
-        self._heartbeat = Heartbeat(self.cluster, self._server, self.timeouts)
+        self._heartbeat = Heartbeat(self._server, self.timeouts)
         try:
             self._heartbeat.meet()
-            self._process_group = ClusterProcessGroup(self.cluster, self._server, self._heartbeat)
+            self._process_group = ClusterProcessGroup(self._server, self._heartbeat)
         except BaseException:
             self.leave()
             raise
@@ -205,12 +204,12 @@ class ClusterProcessGroup(tpk.ProcessGroup):
     They use queues on the first parameter server, or on the chief's server if there are no parameter servers.
 
     Args:
-        cluster: the processes of the training; this one is a worker.
-        server: TensorFlow's server of this process.
+        server: TensorFlow's server of this process, which is a worker.
         heartbeat: detects missing processes.
     """
 
-    def __init__(self, cluster: Cluster, server: RunningServer, heartbeat: Heartbeat) -> None:
+    def __init__(self, server: RunningServer, heartbeat: Heartbeat) -> None:
+        cluster = server.cluster
         super().__init__(cluster.rank, cluster.world_size)
         self._heartbeat = heartbeat
         others = range(1, self.world_size)
@@ -228,7 +227,7 @@ class ClusterProcessGroup(tpk.ProcessGroup):
                 self._data = tf.compat.v1.placeholder(tf.string, [])
                 self._receive = from_chief[self.rank].dequeue()
                 self._send = to_chief[self.rank].enqueue(self._data)
-        self._sess = SharedSession(server.target, graph, shared_config(cluster, host))
+        self._sess = server.session_with(*host, graph)
 
     def gather_bytes(self, data: bytes) -> list[bytes]:
         """Wait for the data of all processes, and return it by rank."""

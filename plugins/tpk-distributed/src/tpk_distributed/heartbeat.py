@@ -13,8 +13,8 @@ import attrs
 import tensorflow as tf
 
 from tpk.errors import PeerError
-from tpk_distributed.boards import SECONDS_TO_ANSWER, Board, boards_of
-from tpk_distributed.cluster import PS, WORKER, Cluster
+from tpk_distributed.boards import SECONDS_TO_ANSWER, Board
+from tpk_distributed.cluster import PS, WORKER
 from tpk_distributed.connections import Connections
 from tpk_distributed.membership import (
     KINDS,
@@ -44,8 +44,7 @@ class Heartbeat:
     left, or is much too late. If one is a little late, that is logged.
 
     Args:
-        cluster: the processes of the training; this one is a worker.
-        server: TensorFlow's server of this process.
+        server: TensorFlow's server of this process, which is a worker.
         timeouts: how long to wait for other processes.
 
     Attributes:
@@ -53,19 +52,22 @@ class Heartbeat:
         failure: the error that ends the training of this process because of another one, or None.
     """
 
-    def __init__(self, cluster: Cluster, server: RunningServer, timeouts: Timeouts) -> None:
+    def __init__(self, server: RunningServer, timeouts: Timeouts) -> None:
+        cluster = server.cluster
         self.members = Membership(cluster, server.trainings, timeouts)
         self._cluster, self._timeouts = cluster, timeouts
         self._connections = Connections([*cluster.workers[:1], *cluster.ps])
         self._state = WorkerState.first(cluster, server.trainings)
         self.failure: PeerError | None = None
         self._counts: dict[str, int] = dict.fromkeys(KINDS, 0)
-        self._wait: tuple[Wait, SharedSession] | None = None
-        self._background: tuple[Wait, SharedSession] | None = None
+        self._wait: Wait | None = None
+        self._background: Wait | None = None
         self._reported_at = 0.0
         self._changed = threading.Condition()
         self._is_stopped = threading.Event()
-        boards = boards_of(cluster, server.target, timeouts.heartbeat, server.trainings)
+        # One on each parameter server, or on each worker if the cluster has only workers.
+        job, count = (PS, len(cluster.ps)) if cluster.ps else (WORKER, cluster.world_size)
+        boards = [Board(server, (job, index), timeouts.heartbeat) for index in range(count)]
         self._beat_now = {board.key: threading.Event() for board in boards}
         self._threads = [
             threading.Thread(
@@ -110,7 +112,7 @@ class Heartbeat:
         if self.failure is not None:
             raise self.failure
         self._counts[kind] += 1
-        self._wait = Wait(kind, self._counts[kind], time.monotonic()), sess
+        self._wait = Wait(kind, self._counts[kind], time.monotonic(), sess.abort)
 
     def end(self) -> None:
         """Report that the run has ended or failed."""
@@ -119,7 +121,7 @@ class Heartbeat:
     def take_back(self) -> None:
         """Report that the run did nothing, so it is not counted."""
         if self._wait is not None:
-            self._counts[self._wait[0].kind] -= 1
+            self._counts[self._wait.kind] -= 1
             self._wait = None
 
     @contextmanager
@@ -145,7 +147,7 @@ class Heartbeat:
 
     def guard(self, sess: SharedSession) -> None:
         """Also abort `sess` once another process has failed or died, even while this one does not wait."""
-        self._background = Wait("step", 0, time.monotonic()), sess
+        self._background = Wait("step", 0, time.monotonic(), sess.abort)
 
     def explain(self, error: BaseException) -> PeerError | None:
         """Return the error that names the process that caused the failure of a run; None if no other process did.
@@ -161,7 +163,7 @@ class Heartbeat:
         text = str(error)
         if not isinstance(error, _CONNECTION_ERRORS) and not any(sign in text for sign in _FROM_ELSEWHERE):
             return None
-        reasons = self._find_out(None if waiting is None else waiting[0])
+        reasons = self._find_out(waiting)
         if not reasons:
             named = sorted({(job, int(index)) for job, index in _REMOTE.findall(text)} - {(WORKER, self._cluster.rank)})
             if not named and not isinstance(error, _CONNECTION_ERRORS):
@@ -245,24 +247,23 @@ class Heartbeat:
         while not self._is_stopped.is_set():
             waiting = self._wait or self._background
             if waiting is not None and self.failure is None:
-                self._look_after(*waiting)
+                self._look_after(waiting)
             elif waiting is not None:  # A run that began later would also wait for dead processes.
-                self._hang_up(waiting[0])
+                self._hang_up(waiting)
             with self._changed:
                 self._changed.wait(SECONDS_BETWEEN_BEATS)
 
-    def _look_after(self, wait: Wait, sess: SharedSession) -> None:
+    def _look_after(self, wait: Wait) -> None:
         reasons = self.members.to_blame(wait) or self.members.in_vain(wait, self._counts)
         now = time.monotonic()
         if reasons:
-            current = self._wait or self._background
-            if current is None or current[0] is not wait:
+            if wait is not (self._wait or self._background):
                 return
             self.failure = PeerError("; ".join(reasons))
             logger.error("%s", self.failure)
             # Aborting a session would also wait for a process that does not answer.
             if not self._hang_up(wait):
-                sess.abort()
+                wait.abort()
         elif now - max(wait.since, self._reported_at) > self._timeouts.late_warning:
             late = [
                 f"{each.name}, which is at {wait.kind} {each.count(wait.kind)}" for each in self.members.behind(wait)

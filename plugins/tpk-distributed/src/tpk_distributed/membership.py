@@ -78,7 +78,7 @@ class WorkerState:
         return self.counts.get(kind, 0)
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Wait:
     """A wait of this worker for the others.
 
@@ -86,11 +86,13 @@ class Wait:
         kind: one of `KINDS`.
         number: the number of waits of this kind so far; 0 if it only needs the others to be alive.
         since: the time when it began.
+        abort: ends the run that waits.
     """
 
     kind: str
     number: int
     since: float
+    abort: Callable[[], None]
 
     def __str__(self) -> str:
         return f"{self.kind} {self.number}"

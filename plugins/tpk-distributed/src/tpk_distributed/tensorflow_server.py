@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError
 from tpk.tf_internals import close_runtime, is_closed, keep_for_good, mark_closed
-from tpk_distributed.cluster import PS, WORKER, Cluster, as_cluster
+from tpk_distributed.cluster import PS, WORKER, Cluster, as_cluster, device_of
 from tpk_distributed.connections import are_on_loopback, confine_to_loopback
 
 logger = logging.getLogger(f"tpk.{__name__}")
@@ -45,6 +45,22 @@ class RunningServer:
     target: str
     trainings: int = 0
 
+    def session_with(self, job: str, index: int, graph: Any, timeout_in_ms: int = 0) -> SharedSession:
+        """Return a session over this process and another one.
+
+        Args:
+            job: the job of the other process.
+            index: its index in the job.
+            graph: a `tf.Graph`.
+            timeout_in_ms: how long a run may take; 0 for no limit.
+        """
+        config = tf.compat.v1.ConfigProto(
+            allow_soft_placement=True,
+            device_filters=sorted({device_of(job, index), self.cluster.device}),
+            operation_timeout_in_ms=timeout_in_ms,
+        )
+        return SharedSession(self.target, graph, config)
+
 
 def start_server(cluster: Cluster, config: Any) -> RunningServer:
     """Return the server of this process, and start it if it does not run yet.
@@ -68,8 +84,8 @@ def start_server(cluster: Cluster, config: Any) -> RunningServer:
             _running = RunningServer(cluster, cpu_devices, target)
         elif cluster != _running.cluster:
             raise ConfigError(
-                f"this process is {_name(_running.cluster)} of the cluster {_running.cluster.jobs}, and cannot become "
-                f"{_name(cluster)} of {cluster.jobs}, because TensorFlow cannot stop a server. Start a new process."
+                f"this process is {_running.cluster.name} of the cluster {_running.cluster.jobs}, and cannot become "
+                f"{cluster.name} of {cluster.jobs}, because TensorFlow cannot stop a server. Start a new process."
             )
         elif cpu_devices > _running.cpu_devices:
             raise ConfigError(
@@ -124,11 +140,11 @@ def _start(cluster: Cluster, config: Any) -> str:
         )
     except tf.errors.OpError as error:
         raise ConfigError(
-            f"{_name(cluster)} cannot listen at port {cluster.port}: {error.message}. Another process may use it, such "
+            f"{cluster.name} cannot listen at port {cluster.port}: {error.message}. Another process may use it, such "
             f"as one of an earlier training: `ss -ltnp 'sport = :{cluster.port}'` shows it. End it, or use other ports."
         ) from error
     keep_for_good(server)
-    logger.info("%s listens", _name(cluster))
+    logger.info("%s listens", cluster.name)
     _close_to_others(cluster)
     return str(server.target)
 
@@ -143,10 +159,6 @@ def _close_to_others(cluster: Cluster) -> None:
             "the cluster with a firewall",
             cluster.port,
         )
-
-
-def _name(cluster: Cluster) -> str:
-    return cluster.name_of(cluster.job, cluster.index)
 
 
 def _cluster_of_server(server: Any) -> Cluster:

@@ -94,7 +94,7 @@ class CollectiveStrategy(ClusterStrategy, MultiProcessStrategy):
         ClusterStrategy.__init__(self, as_cluster(cluster), timeouts, server_config)
         if self.cluster.job != WORKER:
             raise ConfigError(
-                f"this process is {self.cluster.name_of(self.cluster.job, self.cluster.index)}, but strategy "
+                f"this process is {self.cluster.name}, but strategy "
                 "'collective' has no parameter servers. Start workers only, or use 'distributed_replicated'."
             )
         self._communication = check_communication(communication, self.devices[0])

@@ -80,7 +80,7 @@ class DistributedStrategy(ClusterStrategy):
     def serve(self) -> None:
         """Hold variables until the workers have left, if this process is a parameter server."""
         if self.is_server:
-            serve_workers(self.cluster, self.server, self.timeouts)
+            serve_workers(self.server, self.timeouts)
 
     def session_config(self, config: Any) -> Any:
         """Return `config` for a session that sees only this worker and the parameter servers.

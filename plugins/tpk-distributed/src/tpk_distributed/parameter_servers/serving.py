@@ -12,7 +12,7 @@ from typing import Any
 
 from tpk.errors import PeerError, Preempted
 from tpk_distributed.boards import Board
-from tpk_distributed.cluster import PS, Cluster
+from tpk_distributed.cluster import PS
 from tpk_distributed.membership import SECONDS_BETWEEN_BEATS, Membership
 from tpk_distributed.tensorflow_server import RunningServer
 from tpk_distributed.timeouts import Timeouts
@@ -20,26 +20,26 @@ from tpk_distributed.timeouts import Timeouts
 logger = logging.getLogger(f"tpk.{__name__}")
 
 
-def serve_workers(cluster: Cluster, server: RunningServer, timeouts: Timeouts) -> None:
+def serve_workers(server: RunningServer, timeouts: Timeouts) -> None:
     """Wait until all workers have joined and left.
 
     A termination signal takes effect only then, because the workers, which get it as well, still need the variables
     for a last checkpoint. A second signal takes effect immediately.
 
     Args:
-        cluster: the processes of the training; this one is a parameter server.
-        server: TensorFlow's server of this process.
+        server: TensorFlow's server of this process, which is a parameter server.
         timeouts: how long to wait for workers and for their heartbeats.
 
     Raises:
         PeerError: if a worker does not start, fails or dies; the message names it.
         Preempted, KeyboardInterrupt: if a signal arrived.
     """
+    cluster = server.cluster
     members = Membership(cluster, server.trainings, timeouts)
-    board = Board(cluster, (PS, cluster.index), server.target, timeouts.heartbeat, server.trainings)
+    board = Board(server, (PS, cluster.index), timeouts.heartbeat)
     pause = threading.Event()
     started_at = time.monotonic()
-    logger.info("%s serves %d workers", cluster.name_of(cluster.job, cluster.index), cluster.world_size)
+    logger.info("%s serves %d workers", cluster.name, cluster.world_size)
     with closing(board), _postponed_signals():
         while members.staying() or members.missing():
             pause.wait(SECONDS_BETWEEN_BEATS)

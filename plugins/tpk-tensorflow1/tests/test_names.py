@@ -379,9 +379,10 @@ def test_layers_of_contrib_have_their_old_variables(graph):
 def test_layers_of_contrib_take_the_arguments_of_tensorflow_1(graph):
     x = tf.constant([[[[-1.0]]]])
     ones = tf.ones_initializer()
-    linear = contrib_layers.conv2d(x, 1, 1, 1, "SAME", None, 1, None, None, None, ones, scope="linear")
+    linear = contrib_layers.conv2d(x, 1, 1, 1, "SAME", None, activation_fn=None, weights_initializer=ones)
     rectified = contrib_layers.conv2d(x, 1, 1, weights_initializer=ones)
-    assert [value.item() for value in run([linear, rectified])] == [-1.0, 0.0]
+    dense = contrib_layers.fully_connected(x, 1, None, None, None, ones)
+    assert [value.item() for value in run([linear, rectified, dense])] == [-1.0, 0.0, -1.0]
     with pytest.raises(TypeError, match="got an unexpected keyword argument 'activation'"):
         contrib_layers.conv2d(x, 1, 1, activation=None)
 

@@ -21,6 +21,7 @@ def convolutions():
             layers.conv2d(images, 3, 3),
             layers.conv2d(images, 3, [3, 1], 2, "VALID", activation_fn=None),
             layers.conv2d(images, 3, 3, rate=2, biases_initializer=None),
+            layers.conv2d(layers.avg_pool2d(images, 2), 3, 3),
             layers.conv3d(volumes, 3, 2),
             layers.convolution(sequences, 2, 2, scope="by_rank"),
             layers.conv2d_transpose(images, 3, 3, 2),
@@ -184,5 +185,9 @@ def optimize_loss_with_multipliers():
     )
 
 
-def optimize_loss_with_noise():
-    return _trained(gradient_noise_scale=0.1, optimizer="RMSProp")
+def optimize_loss_of_embeddings():
+    embeddings = tf.get_variable("embeddings", initializer=[[3.0, 4.0], [1.0, 2.0], [5.0, 6.0]])
+    loss = tf.reduce_sum(tf.square(tf.nn.embedding_lookup(embeddings, [0, 2])))
+    multipliers = {embeddings: 0.5}
+    tf.train.create_global_step()
+    return layers.optimize_loss(loss, None, 0.1, "RMSProp", gradient_multipliers=multipliers, clip_gradients=5.0).op

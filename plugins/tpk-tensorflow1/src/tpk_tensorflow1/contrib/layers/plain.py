@@ -9,8 +9,7 @@ import tensorflow as tf
 
 from tpk import layers
 from tpk_tensorflow1 import layers as tf_layers
-from tpk_tensorflow1.contrib.framework import add_arg_scope
-from tpk_tensorflow1.contrib.layers.scopes import Function, finished, layout_of
+from tpk_tensorflow1.contrib.layers.scopes import Function, layout_of, named, plain_layer
 from tpk_tensorflow1.missing import own_names
 
 v1 = tf.compat.v1
@@ -20,39 +19,35 @@ safe_embedding_lookup_sparse = v1.nn.safe_embedding_lookup_sparse
 Shape = int | Sequence[int]
 
 
-@add_arg_scope
+@plain_layer("Dropout")
 def dropout(
     inputs: Any,
     keep_prob: Any = 0.5,
     noise_shape: Any = None,
     is_training: Any = True,
-    outputs_collections: Any = None,
-    scope: str | None = None,
+    *,
     seed: int | None = None,
+    name: str,
 ) -> Any:
     """Keep each input with probability `keep_prob` in training; see `tf.layers.dropout`."""
-    rate = 1 - keep_prob
-    with v1.name_scope(scope, "Dropout") as name:
-        outputs = tf_layers.dropout(inputs, rate, noise_shape, seed, is_training, name=name)
-    return finished(outputs, outputs_collections, name)
+    return tf_layers.dropout(inputs, 1 - keep_prob, noise_shape, seed, is_training, name)
 
 
-@add_arg_scope
-def flatten(inputs: Any, outputs_collections: Any = None, scope: str | None = None) -> Any:
+@plain_layer("Flatten")
+def flatten(inputs: Any, *, name: str) -> Any:
     """Flatten all axes except the batch axis."""
-    with v1.name_scope(scope, "Flatten") as name:
-        return finished(layers.flatten(inputs), outputs_collections, name)
+    return layers.flatten(inputs, name=name)
 
 
-def _pooling(layer: Function, name: str, default_scope: str) -> Function:
+def _pooling(layer: Function, function_name: str, default_scope: str) -> Function:
     def pool(
         inputs: Any,
         kernel_size: Shape,
         stride: Shape = 2,
         padding: str = "VALID",
         data_format: str | None = None,
-        outputs_collections: Any = None,
-        scope: str | None = None,
+        *,
+        name: str,
     ) -> Any:
         """Take the maximum or the average of each window.
 
@@ -62,15 +57,10 @@ def _pooling(layer: Function, name: str, default_scope: str) -> Function:
             stride: the stride of the windows.
             padding: ``"VALID"`` or ``"SAME"``.
             data_format: such as ``"NHWC"`` or ``"NCHW"``.
-            outputs_collections: one or more collections for the outputs.
-            scope: the name scope.
         """
-        with v1.name_scope(scope, default_scope) as unique:
-            outputs = layer(inputs, kernel_size, stride, padding, layout_of(data_format), name=unique)
-        return finished(outputs, outputs_collections, unique)
+        return layer(inputs, kernel_size, stride, padding, layout_of(data_format), name=name)
 
-    pool.__name__ = pool.__qualname__ = name
-    return add_arg_scope(pool)
+    return plain_layer(default_scope)(named(pool, function_name))
 
 
 avg_pool2d = _pooling(layers.average_pooling2d, "avg_pool2d", "AvgPool2D")
@@ -79,19 +69,10 @@ max_pool2d = _pooling(layers.max_pooling2d, "max_pool2d", "MaxPool2D")
 max_pool3d = _pooling(layers.max_pooling3d, "max_pool3d", "MaxPool3D")
 
 
-@add_arg_scope
-def one_hot_encoding(
-    labels: Any,
-    num_classes: int,
-    on_value: float = 1.0,
-    off_value: float = 0.0,
-    outputs_collections: Any = None,
-    scope: str | None = None,
-) -> Any:
+@plain_layer("OneHotEncoding")
+def one_hot_encoding(labels: Any, num_classes: int, on_value: float = 1.0, off_value: float = 0.0, *, name: str) -> Any:
     """Return the one-hot encoding of labels."""
-    with v1.name_scope(scope, "OneHotEncoding") as name:
-        outputs = tf.one_hot(tf.cast(labels, tf.int64), num_classes, on_value=on_value, off_value=off_value)
-    return finished(outputs, outputs_collections, name)
+    return tf.one_hot(tf.cast(labels, tf.int64), num_classes, on_value, off_value, name=name)
 
 
 def softmax(logits: Any, scope: str | None = None) -> Any:

@@ -79,6 +79,32 @@ def scoped_layer(default_scope: str) -> Callable[[Function], Function]:
     return decorate
 
 
+def plain_layer(default_scope: str) -> Callable[[Function], Function]:
+    """Decorate a function that computes the outputs of a layer without variables: it gets the arguments
+    `outputs_collections` and `scope`, both of them by name, and is called with the name scope as `name`.
+
+    Args:
+        default_scope: the default of `scope`, numbered if the name is in use.
+    """
+
+    def decorate(compute: Function) -> Function:
+        @functools.wraps(compute)
+        def applied(*args: Any, outputs_collections: Any = None, scope: str | None = None, **kwargs: Any) -> Any:
+            with v1.name_scope(scope, default_scope) as name:
+                outputs = compute(*args, **kwargs, name=name)
+            return finished(outputs, outputs_collections, name)
+
+        return add_arg_scope(applied)
+
+    return decorate
+
+
+def named(function: Function, name: str) -> Function:
+    """Return a function with another name, by which `arg_scope` knows it."""
+    function.__name__ = function.__qualname__ = name
+    return function
+
+
 def finished(outputs: Any, collections: Any, alias: str, activation_fn: Function | None = None) -> Any:
     """Apply the activation, and add the outputs to collections under a name."""
     return collect_named_outputs(collections, alias, outputs if activation_fn is None else activation_fn(outputs))

@@ -11,7 +11,15 @@ import tensorflow as tf
 from tpk import layers
 from tpk_tensorflow1.contrib.framework import add_arg_scope
 from tpk_tensorflow1.contrib.layers.initializers import xavier_initializer
-from tpk_tensorflow1.contrib.layers.scopes import ZEROS, Function, finished, layer_scope, layout_of, scoped_layer
+from tpk_tensorflow1.contrib.layers.scopes import (
+    ZEROS,
+    Function,
+    finished,
+    layer_scope,
+    layout_of,
+    named,
+    scoped_layer,
+)
 from tpk_tensorflow1.missing import own_names
 
 v1 = tf.compat.v1
@@ -89,7 +97,7 @@ relu6 = functools.partial(fully_connected, activation_fn=tf.nn.relu6)
 elu = functools.partial(fully_connected, activation_fn=tf.nn.elu)
 
 
-def _convolution(layer: Function, name: str) -> Function:
+def _convolution(layer: Function, name: str, default_scope: str = "Conv") -> Function:
     def convolve(
         inputs: Any,
         num_outputs: int,
@@ -97,9 +105,7 @@ def _convolution(layer: Function, name: str) -> Function:
         stride: Shape = 1,
         padding: str = "SAME",
         data_format: str | None = None,
-        rate: Shape = 1,
-        *args: Any,
-        **kwargs: Any,
+        **options: Any,
     ) -> Any:
         """Convolve sequences, images or volumes, then apply the normalizer and the activation.
 
@@ -110,50 +116,23 @@ def _convolution(layer: Function, name: str) -> Function:
             stride: the stride of the windows.
             padding: ``"SAME"`` or ``"VALID"``.
             data_format: such as ``"NHWC"`` or ``"NCHW"``.
-            rate: the dilation rate of the kernel.
-            args: the other arguments of `fully_connected`, in the same order; the default scope is ``Conv``.
-            kwargs: the same by name.
+            options: `rate`, the dilation rate of the kernel, unless the convolution is transposed; and the other
+                arguments of `fully_connected`.
         """
-        layout = layout_of(data_format)
-        compute = functools.partial(layer, inputs, num_outputs, kernel_size, stride, padding, layout, rate)
-        return _layer_with_weights(compute, "Conv", *args, **kwargs)
+        compute = functools.partial(layer, inputs, num_outputs, kernel_size, stride, padding, layout_of(data_format))
+        if "rate" in options:
+            compute = functools.partial(compute, dilation_rate=options.pop("rate"))
+        return _layer_with_weights(compute, default_scope, **options)
 
-    return add_arg_scope(_named(convolve, name))
-
-
-def _transposed_convolution(layer: Function, name: str, default_scope: str) -> Function:
-    def convolve(
-        inputs: Any,
-        num_outputs: int,
-        kernel_size: Shape,
-        stride: Shape = 1,
-        padding: str = "SAME",
-        data_format: str | None = None,
-        *args: Any,
-        **kwargs: Any,
-    ) -> Any:
-        """Apply a transposed convolution; see `conv2d` for the arguments. The default scope is ``Conv2d_transpose``."""
-        layout = layout_of(data_format)
-        compute = functools.partial(layer, inputs, num_outputs, kernel_size, stride, padding, layout)
-        return _layer_with_weights(compute, default_scope, *args, **kwargs)
-
-    return add_arg_scope(_named(convolve, name))
-
-
-def _named(function: Function, name: str) -> Function:
-    function.__name__ = function.__qualname__ = name
-    return function
+    return add_arg_scope(named(convolve, name))
 
 
 conv1d = convolution1d = _convolution(layers.conv1d, "convolution1d")
 conv2d = convolution2d = _convolution(layers.conv2d, "convolution2d")
 conv3d = convolution3d = _convolution(layers.conv3d, "convolution3d")
-conv2d_transpose = convolution2d_transpose = _transposed_convolution(
-    layers.conv2d_transpose, "convolution2d_transpose", "Conv2d_transpose"
-)
-conv3d_transpose = convolution3d_transpose = _transposed_convolution(
-    layers.conv3d_transpose, "convolution3d_transpose", "Conv3d_transpose"
-)
+conv2d_transpose = _convolution(layers.conv2d_transpose, "convolution2d_transpose", "Conv2d_transpose")
+conv3d_transpose = _convolution(layers.conv3d_transpose, "convolution3d_transpose", "Conv3d_transpose")
+convolution2d_transpose, convolution3d_transpose = conv2d_transpose, conv3d_transpose
 
 
 @add_arg_scope
@@ -172,12 +151,10 @@ def separable_convolution2d(
     padding: str = "SAME",
     data_format: str = "NHWC",
     rate: Shape = 1,
-    *args: Any,
-    **kwargs: Any,
+    **options: Any,
 ) -> Any:
     """Convolve each channel, then mix the channels unless `num_outputs` is None; see `conv2d`."""
-    layout = layout_of(data_format)
-    geometry = stride, padding, layout, rate, depth_multiplier
+    geometry = stride, padding, layout_of(data_format), rate, depth_multiplier
 
     def compute(kernel_initializer: Any, kernel_regularizer: Function | None, **options: Any) -> Any:
         options |= {"depthwise_initializer": kernel_initializer, "depthwise_regularizer": kernel_regularizer}
@@ -186,7 +163,7 @@ def separable_convolution2d(
         options |= {"pointwise_initializer": kernel_initializer, "pointwise_regularizer": kernel_regularizer}
         return layers.separable_conv2d(inputs, num_outputs, kernel_size, *geometry, **options)
 
-    return _layer_with_weights(compute, "SeparableConv2d", *args, **kwargs)
+    return _layer_with_weights(compute, "SeparableConv2d", **options)
 
 
 separable_conv2d = separable_convolution2d

@@ -39,7 +39,7 @@ BUDGETS = {
     "graph": 2500,
     "input_source": 1550,
     "layers": 1700,
-    "monitors": 975,
+    "monitors": 985,
     "plugin": 1306,
     "predict": 1080,
     "session": 760,

@@ -56,7 +56,7 @@ def test_an_epoch_is_one_line_with_the_latest_values_sorted(trainer, lines):
 
 
 def report_an_epoch(trainer):
-    trainer.monitors = Monitors(trainer, followed=["validation_error"])
+    trainer.monitors = Monitors(trainer, followed={"validation_error": "min"})
     trainer.epoch_num, trainer.global_step, trainer.announcements = 3, 135, ["model-135", "min-validation_error-135"]
     printer = ScalarPrinter()
     names = ("cost", "train_error", "validation_cost", "validation_error", "learning_rate", "steps_per_second")

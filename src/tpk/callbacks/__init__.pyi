@@ -69,7 +69,7 @@ from .session_hooks import (
     HookToCallback as HookToCallback,
 )
 from .statistics.epoch_means import EpochMeans as EpochMeans
-from .statistics.followed import Statistic as Statistic
+from .statistics.followed import StatisticFollower as StatisticFollower
 from .statistics.merged_summaries import (
     MergeAllSummaries as MergeAllSummaries,
     MovingAverageSummary as MovingAverageSummary,

@@ -16,7 +16,7 @@ import tpk
 from tpk.argument_checks import check_at_least, check_one_of
 from tpk.callbacks.background import handle_interrupts
 from tpk.callbacks.inference.runner import InferenceRunner
-from tpk.callbacks.triggers import Every, PeriodicTrigger, TimedCallback, innermost
+from tpk.callbacks.triggers import Every, PeriodicTrigger, TimedCallback, callbacks_of, innermost
 from tpk.errors import ConfigError, StopTraining
 from tpk.plugin import Callback, RunSettings, hookimpl, order_of
 from tpk.plugin.creation import import_optional
@@ -77,10 +77,8 @@ class DebugRun(Callback):
                 "launch_train_with_config(). Where you call the phases yourself, write "
                 f"main_loop(steps_per_epoch={self._steps}, starting_epoch=1, max_epoch=1)."
             )
-        for plugin in trainer.hooks.plugins.values():
-            runner = innermost(plugin) if isinstance(plugin, Callback) else None
-            if isinstance(runner, InferenceRunner):
-                runner.limit(self._steps)
+        for runner in callbacks_of(trainer.hooks.plugins.values(), InferenceRunner):
+            runner.limit(self._steps)
         logger.info("a debug run: %d steps of everything, in a directory that is removed at the end", self._steps)
 
     # After everything that reports in each epoch, and before the checkpoint of the epoch.

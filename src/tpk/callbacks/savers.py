@@ -12,7 +12,7 @@ from typing import Any
 
 import tpk
 from tpk.argument_checks import check_at_least, check_flags, check_not_negative, check_one_of, given
-from tpk.callbacks.statistics.followed import Statistic, StatisticFollower
+from tpk.callbacks.statistics.followed import StatisticFollower
 from tpk.callbacks.triggers import Every, TimedCallback
 from tpk.checkpoint.checkpoint_directory import CheckpointDirectory
 from tpk.checkpoint.series import ON_FAILURE, CheckpointSeries, Retention, handle_failure
@@ -177,8 +177,8 @@ class MinSaver(StatisticFollower):
         *,
         on_failure: str = "raise",
     ) -> None:
+        super().__init__(monitor_stat, self._mode)
         check_at_least(self, 1, keep=keep)
-        self.statistic = Statistic(monitor_stat, self._mode)
         self._keep = keep
         self._prefix = filename or f"{self._mode}-{monitor_stat}"
         self._checkpoint_dir = None if checkpoint_dir is None else Path(checkpoint_dir)
@@ -216,11 +216,10 @@ class MinSaver(StatisticFollower):
     @hookimpl(trylast=True)  # Other callbacks may report the statistic.
     def trigger(self, trainer: tpk.Trainer) -> None:
         """Save the variables if the statistic has a new value that is among the best."""
-        value = self.statistic.take_new(trainer.monitors)
+        value = self.take_new()
         if value is None or math.isnan(value):
             return
-        sign = self.statistic.sign
-        if len(self._best) == self._keep and sign * value >= sign * self._best[-1][0]:
+        if len(self._best) == self._keep and self.sign * value >= self.sign * self._best[-1][0]:
             return
         try:
             self._save(value)
@@ -250,10 +249,10 @@ class MinSaver(StatisticFollower):
         name = self._directory.write(self.global_step, lambda prefix: self._writer.write(prefix, snapshot), None)
         others = [(other, saved) for other, saved in self._best if saved != name]
         # The sort is stable, so the first of equal values wins.
-        ranked = sorted([*others, (value, name)], key=lambda saved: self.statistic.sign * saved[0])
+        ranked = sorted([*others, (value, name)], key=lambda saved: self.sign * saved[0])
         self._best = ranked[: self._keep]
         self._point([name for _, name in ranked[self._keep :]])
-        logger.debug("saved %s: %s is %.5g", name, self.statistic.name, value)
+        logger.debug("saved %s: %s is %.5g", name, self.statistic, value)
         self.trainer.checkpoints.announce(name)
 
     def _point(self, gone: Sequence[str]) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import wraps
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 
@@ -20,6 +20,8 @@ from tpk.plugin.creation import Use
 from tpk.plugin.hookspecs import taking_all
 
 logger = logging.getLogger(__name__)
+
+_Callback = TypeVar("_Callback", bound=Callback)
 
 
 def _of_cb(name: str, doc: str) -> Any:
@@ -124,6 +126,11 @@ def innermost(callback: Callback) -> Callback:
     while isinstance(callback, ProxyCallback) and "cb" in vars(callback):
         callback = callback.cb
     return callback
+
+
+def callbacks_of(plugins: Iterable[Any], kind: type[_Callback]) -> list[_Callback]:
+    """Return the callbacks of a class among plugins, without the proxies around them."""
+    return [each for each in map(innermost, plugins) if isinstance(each, kind)]
 
 
 def _with_all_arguments(callback: Callback, hook: str, implementation: Callable[..., Any]) -> Callable[..., Any]:

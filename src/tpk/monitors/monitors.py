@@ -14,7 +14,7 @@ import tpk
 from tpk.checkpoint.encoding import state_keys
 from tpk.errors import StopTraining
 from tpk.monitors.base import Monitor, report_methods_of
-from tpk.monitors.history import History
+from tpk.monitors.history import History, direction_by_name
 from tpk.monitors.summary_protos import histogram_summary, image_summary, read_summary, scalar_summary, scalars_in
 from tpk.monitors.values import ReportedValueError, as_distribution, as_images, as_scalar
 
@@ -30,13 +30,16 @@ class Monitors:
         trainer: the trainer that reports.
         monitors: instances of `Monitor`, each once.
         is_chief: if false, reports reach only the history.
-        followed: the names of the scalars that callbacks follow.
+        followed: the names of the scalars that callbacks follow, with ``"min"`` or ``"max"``, whichever is better.
         clock: returns the time of an event, in seconds since 1970.
 
     Attributes:
         monitors: the monitors that receive reports.
         history: the scalars reported so far; see `tpk.History`.
         followed: the names of the scalars that callbacks such as `MinSaver` follow.
+        directions: ``"min"`` or ``"max"``, whichever is better, by the name of the scalar; see `set_direction`.
+        costs: the names of the costs that the training minimizes.
+        cost_means: returns the means of the costs over the epoch so far.
 
     Example:
         ```python
@@ -52,7 +55,7 @@ class Monitors:
         monitors: Iterable[Monitor] = (),
         is_chief: bool = True,
         *,
-        followed: Iterable[str] = (),
+        followed: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.trainer = trainer
@@ -62,7 +65,10 @@ class Monitors:
         # The states of monitors that the resumed run does not have; the next resume may have them again.
         self._unused_states: dict[str, Any] = {}
         self.history = History()
-        self.followed = tuple(followed)
+        self.directions = dict(followed or {})
+        self.followed = tuple(self.directions)
+        self.costs: tuple[str, ...] = ()
+        self.cost_means: Callable[[], Mapping[str, float]] = dict
         # The sum and the number of the values that `run_step` has reported in this epoch, by scalar.
         self._step_sums: dict[str, tuple[float, int]] = {}
         # The epoch and the step of the last report, by scalar.
@@ -184,6 +190,35 @@ class Monitors:
         self._step_sums.clear()
         for name, mean in means.items():
             self.put_scalar(name, mean)
+
+    # What scalars mean
+
+    def set_direction(self, name: str, mode: str | None = None) -> None:
+        """Say which values of a scalar are better. The log and ``tpk runs`` show its best value.
+
+        Args:
+            name: the name of the scalar.
+            mode: ``"min"`` if smaller values are better, ``"max"`` if larger values are better; None if its name says
+                it: it ends in ``cost``, ``loss``, ``error`` or ``accuracy``. Otherwise nothing is known.
+
+        Example:
+            ```python
+            def setup_graph(self, trainer):
+                trainer.monitors.set_direction("validation_map", "max")
+            ```
+        """
+        mode = mode or direction_by_name(name)
+        if mode is not None:
+            self.directions.setdefault(name, mode)
+
+    def set_costs(self, names: Iterable[str], means: Callable[[], Mapping[str, float]]) -> None:
+        """Name the costs that the training minimizes; the log shows their best values if nothing else has a direction.
+
+        Args:
+            names: the names of the scalars.
+            means: returns their means over the epoch so far, for the progress bar.
+        """
+        self.costs, self.cost_means = tuple(names), means
 
     # The scalars reported so far
 

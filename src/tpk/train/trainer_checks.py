@@ -8,7 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 import tpk
-from tpk.callbacks.statistics.followed import statistic_followers
+from tpk.callbacks.statistics.followed import StatisticFollower
+from tpk.callbacks.triggers import callbacks_of
 from tpk.errors import ConfigError, TrainerStateError
 from tpk.graph.determinism import warn_of_stateful_random_ops
 from tpk.graph.reports.overview import log_model_overview
@@ -48,9 +49,9 @@ def check_steps_per_run(trainer: tpk.Trainer) -> None:
         )
 
 
-def followed_statistics(plugins: Sequence[Any]) -> list[str]:
-    """Return the names of the statistics that some of the plugins follow."""
-    return [follower.statistic.name for follower in statistic_followers(plugins)]
+def followed_statistics(plugins: Sequence[Any]) -> dict[str, str]:
+    """Return the names of the statistics that some of the plugins follow, with ``"min"`` or ``"max"``."""
+    return {each.statistic: each.mode for each in callbacks_of(plugins, StatisticFollower)}
 
 
 def check_graph(trainer: tpk.Trainer) -> None:

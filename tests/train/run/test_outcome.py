@@ -92,6 +92,25 @@ def test_it_says_why_it_ended_how_long_it_took_and_what_was_best(tmp_path, outco
     )
 
 
+class Precision(tpk.Callback):
+    """A callback of somebody else, which says that larger values of its statistic are better."""
+
+    def setup_graph(self, trainer):
+        trainer.monitors.set_direction("precision", "max")
+        trainer.monitors.set_direction("unclear")
+
+    def trigger(self, trainer):
+        trainer.monitors.put_scalar("precision", 1 / trainer.epoch_num)
+        trainer.monitors.put_scalar("unclear", 1)
+
+
+def test_a_callback_says_which_values_of_its_statistic_are_better(tmp_path, outcome):
+    train(tmp_path, tpk.PeriodicTrigger(Precision(), every_k_epochs=1), tpk.MinSaver("unclear"))
+    assert outcome()[1] == "best: unclear 1 in epoch 1 (step 2); precision 1 in epoch 1 (step 2)"
+    train(None, Precision())
+    assert outcome()[1] == "best: precision 1 in epoch 1 (step 2)"
+
+
 def test_the_duration_is_that_of_the_loop(outcome):
     times = iter([10.0, 3735.0])
     trainer = Counting()
@@ -206,6 +225,6 @@ def test_the_best_of_an_evaluation_counts_instead_of_the_cost_of_the_training(ou
     history = train_model(evaluation())
     cost = f"validation_cost {history['validation_cost'][-1]:.5g} in epoch 3 (step 3)"
     # No name says whether a small distance is good.
-    assert outcome()[1] == f"best: validation_accuracy 1 in epoch 2 (step 2); {cost}"
+    assert outcome()[1] == f"best: {cost}; validation_accuracy 1 in epoch 2 (step 2)"
     train_model(evaluation(), tpk.EarlyStopping("validation_distance", 9))
     assert outcome()[1].startswith("best: validation_distance")

@@ -10,8 +10,8 @@ from datetime import timedelta
 from typing import Any
 
 import tpk
-from tpk.argument_checks import check_at_least, check_mode, check_not_negative
-from tpk.callbacks.statistics.followed import Statistic, StatisticFollower
+from tpk.argument_checks import check_at_least, check_not_negative
+from tpk.callbacks.statistics.followed import StatisticFollower
 from tpk.errors import ConfigError, StopTraining
 from tpk.plugin import Callback, hookimpl
 from tpk.plugin.creation import also_spelled
@@ -44,10 +44,9 @@ class EarlyStopping(StatisticFollower):
     state_attributes = ("_best", "_waited", "_reason")
 
     def __init__(self, monitor_stat: str, patience: int, min_delta: float = 0.0, mode: str = "min") -> None:
+        super().__init__(monitor_stat, mode)
         check_at_least(self, 1, patience=patience)
-        check_mode(self, mode)
         check_not_negative(self, min_delta=min_delta)
-        self.statistic = Statistic(monitor_stat, mode)
         self.state_key = monitor_stat
         self._patience = patience
         self._min_delta = min_delta
@@ -63,9 +62,9 @@ class EarlyStopping(StatisticFollower):
     @hookimpl(trylast=True)
     def trigger(self, trainer: tpk.Trainer) -> None:
         """Look at the statistic, after all callbacks that may report it."""
-        value = self.statistic.take_new(trainer.monitors) if trainer.is_chief else None
+        value = self.take_new() if trainer.is_chief else None
         # Only the chief has all statistics.
-        value = trainer.strategy.process_group.broadcast_object(f"the statistic {self.statistic.name!r}", value)
+        value = trainer.strategy.process_group.broadcast_object(f"the statistic {self.statistic!r}", value)
         if value is None:
             return
         if self._is_better(value):
@@ -74,14 +73,13 @@ class EarlyStopping(StatisticFollower):
         self._waited += 1
         if self._waited >= self._patience:
             best = "never a number" if self._best is None else f"{self._best:.5g} at best"
-            self._reason = f"{self.statistic.name} was {best}, and not better in its last {self._waited} values"
+            self._reason = f"{self.statistic} was {best}, and not better in its last {self._waited} values"
             trainer.request_stop(self._reason)
 
     def _is_better(self, value: float) -> bool:
         if math.isnan(value):
             return False
-        sign = self.statistic.sign
-        return self._best is None or sign * value < sign * self._best - self._min_delta
+        return self._best is None or self.sign * value < self.sign * self._best - self._min_delta
 
 
 class MaxTime(Callback):

@@ -10,9 +10,9 @@ from typing import Any
 import tensorflow as tf
 
 import tpk
-from tpk.argument_checks import check_at_least, check_mode, check_not_negative, given
+from tpk.argument_checks import check_at_least, check_not_negative, given
 from tpk.callbacks.hyper_params.schedules import Schedule, StepSchedule
-from tpk.callbacks.statistics.followed import Statistic, StatisticFollower
+from tpk.callbacks.statistics.followed import StatisticFollower
 from tpk.errors import ConfigError, TrainerStateError
 from tpk.graph.gradients import costs_of_first_tower
 from tpk.graph.optimizers.learning_rate import learning_rate_of
@@ -388,11 +388,10 @@ class StatMonitorParamSetter(StatisticFollower, HyperParamSetter):
         last_k: int,
         mode: str = "min",
     ) -> None:
-        super().__init__(param)
+        StatisticFollower.__init__(self, stat_name, mode)
+        HyperParamSetter.__init__(self, param)
         check_not_negative(self, threshold=threshold)
         check_at_least(self, 1, last_k=last_k)
-        check_mode(self, mode)
-        self.statistic = Statistic(stat_name, mode)
         self.state_key = f"{self.param.readable_name}, {stat_name}"
         self._value_func = value_func
         self._threshold = threshold
@@ -404,7 +403,7 @@ class StatMonitorParamSetter(StatisticFollower, HyperParamSetter):
     def trigger(self, trainer: tpk.Trainer) -> None:
         """Change the value if the statistic has not improved, after all callbacks that may report it."""
         if trainer.is_chief:
-            self.statistic.warn_if_unknown(trainer.monitors)
+            self.warn_if_unknown()
         super().trigger(trainer)
 
     def get_value_to_set(self) -> float | None:
@@ -416,17 +415,14 @@ class StatMonitorParamSetter(StatisticFollower, HyperParamSetter):
         return found
 
     def _find_value(self) -> float | None:
-        monitors = self.trainer.monitors
-        if self.statistic.name not in monitors.names:
-            return None
-        values = [value for _, value in monitors.get_history(self.statistic.name)][-self._window :]
-        recent = [self.statistic.sign * value for value in values]
+        values = self.values[-self._window :]
+        recent = [self.sign * value for value in values]
         if len(recent) < self._window or self.last_epoch - self._epoch_of_last_change < self._last_k:
             return None
         if min(recent) < recent[0] - self._threshold:
             return None
         self._epoch_of_last_change = self.last_epoch
-        logger.info("%s has not improved enough: %s", self.statistic.name, values)
+        logger.info("%s has not improved enough: %s", self.statistic, values)
         return self._value_func(self.param.get_value())
 
 

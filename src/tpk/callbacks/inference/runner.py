@@ -17,7 +17,7 @@ import tensorflow as tf
 import tpk
 from tpk.argument_checks import check_at_least
 from tpk.callbacks.inference.inferencers import Inferencer
-from tpk.callbacks.triggers import innermost
+from tpk.callbacks.triggers import callbacks_of
 from tpk.checkpoint.encoding import encode
 from tpk.dataflow.base import check_iterable
 from tpk.errors import CheckpointError, ConfigError, InputError, PeerError, TowerError, add_note, in_one_line
@@ -331,7 +331,7 @@ class InferenceRunner(Callback):
         """
         twice = {name for name in names if names.count(name) > 1}
         whose = f"two inferencers of {self._label}"
-        for other in inference_runners(self.trainer):
+        for other in _runners_of(self.trainer):
             if not twice and other is not self:
                 twice, whose = other.statistics & set(names), f"{other._label} and {self._label}"
         if twice:
@@ -340,6 +340,8 @@ class InferenceRunner(Callback):
                 'names: ScalarStats(..., prefix="test"), ClassificationError(summary_name="test_error").'
             )
         self.statistics.update(names)
+        for name in names:
+            self.trainer.monitors.set_direction(name)
 
     def _failure_of_model(self, error: BaseException) -> TowerError | None:
         """Return the error to raise if an op of the model is out of range, which is not the end of the data."""
@@ -377,13 +379,11 @@ def _fetches_of(inferencer: Inferencer, tower: TowerHandle) -> Any:
 
 def _towers_of(trainer: Any) -> list[TowerHandle]:
     """Return the towers of a trainer and of its runners, some of them twice."""
-    return [*trainer.towers, *(tower for runner in inference_runners(trainer) for tower in runner._towers)]
+    return [*trainer.towers, *(tower for runner in _runners_of(trainer) for tower in runner._towers)]
 
 
-def inference_runners(trainer: Any) -> list[InferenceRunner]:
-    """Return the runners of a trainer, without the proxies around them."""
-    inner = [innermost(plugin) for plugin in trainer.hooks.plugins.values()]
-    return [each for each in inner if isinstance(each, InferenceRunner)]
+def _runners_of(trainer: tpk.Trainer) -> list[InferenceRunner]:
+    return callbacks_of(trainer.hooks.plugins.values(), InferenceRunner)
 
 
 @contextmanager

@@ -72,6 +72,7 @@ class EpochMeans(Callback):
                 self._companions = self._sum_costs(trainer, costs, updates)
         make_local([each.variable for each in self._sums])
         self.costs = tuple(name for name in costs if any(name in each.places for each in self._sums))
+        trainer.monitors.set_costs(self.costs, self.read)
 
     def before_train(self, trainer: tpk.Trainer) -> None:
         """Prepare to read and reset the sums."""

@@ -18,7 +18,6 @@ from tqdm.auto import tqdm
 import tpk
 from tpk.argument_checks import check_at_least
 from tpk.callbacks.run_tensors import find_tensor
-from tpk.callbacks.statistics.epoch_means import EpochMeans
 from tpk.errors import ConfigError
 from tpk.plugin import Callback, hookimpl
 from tpk.plugin.run_settings import FOREVER
@@ -65,7 +64,6 @@ class ProgressBar(Callback):
         self._clock = clock
         self._is_bar = False
         self._bar: Any = None
-        self._means: EpochMeans | None = None
         self._labels: tuple[str, ...] = ()
         self._fetches: tuple[Any, ...] | None = None
         # What to fetch in the next run: in most steps, nothing.
@@ -82,8 +80,8 @@ class ProgressBar(Callback):
         Raises:
             TpkError: if a tensor is missing.
         """
-        self._means = None if self._names is not None else _means_of_costs(trainer)
-        labelled = {} if self._means is not None else _find_tensors(self._names, trainer)
+        has_means = self._names is None and trainer.monitors.costs
+        labelled = {} if has_means else _find_tensors(self._names, trainer)
         self._labels = tuple(labelled)
         self._fetches = tuple(labelled.values()) or None
         self._is_bar = sys.stderr.isatty() or _in_notebook()
@@ -158,10 +156,9 @@ class ProgressBar(Callback):
 
     def _show(self, trainer: tpk.Trainer) -> None:
         """Draw the bar, or log a line."""
-        if self._means is not None:
-            means, names = self._means.read(), self._means.costs
-        else:
-            means, names = trainer.monitors.step_means(), self._names or ()
+        monitors = trainer.monitors
+        names = monitors.costs if self._names is None else self._names
+        means = monitors.cost_means() if self._names is None else monitors.step_means()
         text = ", ".join(filter(None, (_format({name: means[name] for name in means if name in names}), self._values)))
         if self._bar is not None:
             self._bar.bar_format = self._bar_format(trainer)
@@ -196,12 +193,6 @@ class ProgressBar(Callback):
 def _title(trainer: tpk.Trainer) -> str:
     has_end = trainer.loop.max_epoch != FOREVER
     return f"epoch {trainer.epoch_num}/{trainer.loop.max_epoch}" if has_end else f"epoch {trainer.epoch_num}"
-
-
-def _means_of_costs(trainer: tpk.Trainer) -> EpochMeans | None:
-    """Return the callback that has the means of the costs, if there is one."""
-    means = [each for each in trainer.hooks.plugins.values() if isinstance(each, EpochMeans) and each.costs]
-    return means[0] if means else None
 
 
 def _find_tensors(names: Sequence[Any] | None, trainer: tpk.Trainer) -> dict[str, Any]:

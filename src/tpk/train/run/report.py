@@ -13,11 +13,9 @@ from pathlib import Path
 import tensorflow as tf
 
 import tpk
-from tpk.callbacks.inference.runner import inference_runners
-from tpk.callbacks.statistics.epoch_means import EpochMeans
-from tpk.callbacks.statistics.followed import StatisticFollower, statistic_followers
+from tpk.callbacks.statistics.followed import StatisticFollower
+from tpk.callbacks.triggers import callbacks_of
 from tpk.errors import Preempted, StopTraining, add_note, in_one_line
-from tpk.monitors.history import direction_by_name
 from tpk.text import human_duration
 from tpk.train.run.names import how_to_resume
 
@@ -131,16 +129,8 @@ def known_directions(trainer: tpk.Trainer) -> dict[str, str]:
 
     Statistics that callbacks follow come first, then validation statistics, then the costs of the training.
     """
-    costs = [cost for each in trainer.hooks.plugins.values() if isinstance(each, EpochMeans) for cost in each.costs]
-    main = _main_directions(trainer)
+    main, costs = trainer.monitors.directions, trainer.monitors.costs
     return main | {cost: "min" for cost in costs if cost not in main}
-
-
-def _main_directions(trainer: tpk.Trainer) -> dict[str, str]:
-    followers = statistic_followers(list(trainer.hooks.plugins.values()))
-    followed = {each.statistic.name: each.statistic.mode for each in followers}
-    evaluated = sorted(name for runner in inference_runners(trainer) for name in runner.statistics)
-    return followed | {name: mode for name in evaluated if name not in followed and (mode := direction_by_name(name))}
 
 
 def _log(trainer: tpk.Trainer, seconds: float, first_step: int, resumed_from: Path | None) -> None:
@@ -153,12 +143,12 @@ def _log(trainer: tpk.Trainer, seconds: float, first_step: int, resumed_from: Pa
         reason = "" if trainer.loop.ended_by or trainer.loop.failure else f"{_reason_of_end(trainer)}: "
         rate = f", {steps / seconds:.3g} steps/s" if steps and seconds > 0 else ""
         logger.info("%strained %d steps in %s%s", reason, steps, human_duration(seconds), rate)
-    followers = statistic_followers(list(trainer.hooks.plugins.values()))
+    followers = callbacks_of(trainer.hooks.plugins.values(), StatisticFollower)
     for line in (_best_values(trainer), _checkpoints(trainer, followers, resumed_from)):
         if line:
             logger.info("%s", line)
     for follower in followers:
-        name = follower.statistic.name
+        name = follower.statistic
         if steps and name not in trainer.monitors.history:
             logger.warning(
                 "%s has never seen the statistic %r. %s",
@@ -178,7 +168,7 @@ def _finished(trainer: tpk.Trainer, resumed_from: Path) -> str:
 
 def _best_values(trainer: tpk.Trainer) -> str:
     history = trainer.monitors.history
-    for directions in (_main_directions(trainer), known_directions(trainer)):
+    for directions in (trainer.monitors.directions, known_directions(trainer)):
         found = {name: history.best(name, mode) for name, mode in directions.items() if name in history}
         values = [f"{name} {best[0]:.5g} in epoch {best[1]} (step {best[2]})" for name, best in found.items() if best]
         if values:
@@ -190,7 +180,5 @@ def _checkpoints(trainer: tpk.Trainer, followers: list[StatisticFollower], resum
     # After a signal, the checkpoint has been logged already, along with how to resume.
     last = None if trainer.loop.failure else trainer.checkpoints.last_path or resumed_from
     known = [] if last is None else [f"the last is {last}"]
-    known += [
-        f"the best by {each.statistic.name} is {each.best_checkpoint}" for each in followers if each.best_checkpoint
-    ]
+    known += [f"the best by {each.statistic} is {each.best_checkpoint}" for each in followers if each.best_checkpoint]
     return f"checkpoints: {'; '.join(known)}" if known else ""

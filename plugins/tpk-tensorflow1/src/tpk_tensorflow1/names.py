@@ -111,6 +111,7 @@ _INSTEAD = {
     "contrib.training": {
         "bucket bucket_by_sequence_length": "tf.data.experimental.bucket_by_sequence_length",
         "batch_sequences_with_states NextQueuedSequenceBatch SequenceQueueingStateSaver": "tf.data.Dataset.window",
+        "parse_values": "HParams.parse",
         "rejection_sample stratified_sample": "tf.data.experimental.rejection_resample",
     },
     "contrib.crf": {

@@ -1,4 +1,4 @@
-"""Hyperparameters with types, which strings and JSON can set."""
+"""`tf.contrib.training`: hyperparameters. The functions for training and evaluation come from the package tf_slim."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from numbers import Integral, Number
 from typing import Any
 
 from tpk.text import nearest
+from tpk_tensorflow1.missing import finder_in
+
+__all__ = ["HParams"]
 
 _ASSIGNMENT = re.compile(
     r"""
-    (?P<name>[a-zA-Z][\w.]*) (?:\[\s*(?P<index>\d+)\s*\])? \s*=\s*
+    (?P<name>[a-zA-Z][\w.]*) \s*=\s*
     (?: (?P<value>[^,\[]*) | \[(?P<values>[^\]]*)\] )
     (?:,\s*|$)
     """,
@@ -25,8 +28,6 @@ class HParams:
     """Hyperparameters, which are attributes. Each keeps the type of its first value.
 
     Args:
-        hparam_def: must be None.
-        model_structure: an object to keep with the hyperparameters.
         kwargs: names and values. A list has elements of one type and cannot be empty.
 
     Example:
@@ -35,11 +36,8 @@ class HParams:
         HParams([('layers', [32, 32, 32]), ('learning_rate', 0.01), ('name', 'small')])
     """
 
-    def __init__(self, hparam_def: None = None, model_structure: Any = None, **kwargs: Any) -> None:
-        if hparam_def is not None:
-            raise ValueError("HParams: hparam_def is not supported; pass names and values")
+    def __init__(self, **kwargs: Any) -> None:
         self._types: dict[str, tuple[type, bool]] = {}  # The type of each, and whether it is a list.
-        self._model_structure = model_structure
         for name, value in kwargs.items():
             self.add_hparam(name, value)
 
@@ -84,7 +82,28 @@ class HParams:
         Raises:
             ValueError: the string is malformed, a name is unknown, or a value has another type.
         """
-        return self.override_from_dict(parse_values(values, {name: kind for name, (kind, _) in self._types.items()}))
+        parsed: dict[str, Any] = {}
+        position = 0
+        while position < len(values):
+            match = _ASSIGNMENT.match(values, position)
+            if match is None:
+                raise ValueError(
+                    f"{values!r} is malformed at {values[position:]!r}: expected name=value or name=[value, …]"
+                )
+            position = match.end()
+            name, texts = match["name"], match["values"]
+            if name not in self._types:
+                raise ValueError(
+                    f"{values!r} sets {name!r}, which is not a hyperparameter.{nearest(name, self._types)}"
+                )
+            if name in parsed:
+                raise ValueError(f"{values!r} sets {name!r} twice")
+            kind, _ = self._types[name]
+            if texts is None:
+                parsed[name] = _parse(name, kind, match["value"])
+            else:
+                parsed[name] = [_parse(name, kind, each) for each in re.split("[ ,]", texts) if each]
+        return self.override_from_dict(parsed)
 
     def parse_json(self, values_json: str) -> HParams:
         """Change hyperparameters as a JSON object says, and return self."""
@@ -101,32 +120,12 @@ class HParams:
         return {name: getattr(self, name) for name in self._types}
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return a value, or `default` if there is no such hyperparameter.
-
-        Raises:
-            ValueError: the type of `default` is another one.
-        """
-        if key not in self:
-            return default
-        if default is not None:
-            kind, is_list = self._types[key]
-            if is_list is not isinstance(default, list):
-                raise ValueError(f"HParams: {key!r} is {'a list' if is_list else 'not a list'}, unlike {default!r}")
-            for each in default if is_list else [default]:
-                _cast(key, kind, each)
-        return getattr(self, key)
+        """Return a value, or `default` if there is no such hyperparameter."""
+        return getattr(self, key) if key in self else default
 
     def to_json(self, indent: int | None = None, separators: Any = None, sort_keys: bool = False) -> str:
         """Return the values as a JSON object."""
         return json.dumps(self.values(), indent=indent, separators=separators, sort_keys=sort_keys)
-
-    def set_model_structure(self, model_structure: Any) -> None:
-        """Set the object to keep with the hyperparameters."""
-        self._model_structure = model_structure
-
-    def get_model_structure(self) -> Any:
-        """Return the object that is kept with the hyperparameters."""
-        return self._model_structure
 
     def __contains__(self, key: str) -> bool:
         return key in self._types
@@ -136,43 +135,6 @@ class HParams:
 
     def __repr__(self) -> str:
         return f"HParams({sorted(self.values().items())})"
-
-
-def parse_values(values: str, type_map: Mapping[str, type], ignore_unknown: bool = False) -> dict[str, Any]:
-    """Return the values in a string such as ``"a=1,b=[2, 3],c[1]=4"``, here ``{"a": 1, "b": [2, 3], "c": {1: 4}}``.
-
-    Args:
-        values: the string.
-        type_map: the type of each value, or of its elements.
-        ignore_unknown: whether to skip names that are not in `type_map`.
-
-    Raises:
-        ValueError: the string is malformed, a name is unknown, or a value has another type.
-    """
-    found: dict[str, Any] = {}
-    position = 0
-    while position < len(values):
-        match = _ASSIGNMENT.match(values, position)
-        if match is None:
-            raise ValueError(
-                f"{values!r} is malformed at {values[position:]!r}: expected name=value or name=[value, …]"
-            )
-        position = match.end()
-        name, index, value = match["name"], match["index"], match["value"]
-        if name not in type_map:
-            if ignore_unknown:
-                continue
-            raise ValueError(f"{values!r} sets {name!r}, which is not a hyperparameter.{nearest(name, type_map)}")
-        kind = type_map[name]
-        if value is None:
-            parsed: Any = [_parse(name, kind, each) for each in re.split("[ ,]", match["values"]) if each]
-        else:
-            parsed = _parse(name, kind, value)
-        place, items = (name, found) if index is None else (int(index), found.setdefault(name, {}))
-        if not isinstance(items, dict) or place in items or (index is not None and value is None):
-            raise ValueError(f"{values!r} sets {name!r} twice, or a list as one element of a list")
-        items[place] = parsed
-    return found
 
 
 def _parse(name: str, kind: type, text: str) -> Any:
@@ -195,3 +157,6 @@ def _cast(name: str, kind: type, value: Any) -> Any:
     if not fits:
         raise ValueError(f"the hyperparameter {name!r} is of type {kind.__name__}, but its value is {value!r}")
     return value if isinstance(value, kind) else kind(value)
+
+
+__getattr__ = finder_in("tf.contrib.training", __all__)

@@ -8,6 +8,16 @@ from .heads import (
     MultiLabelHead as MultiLabelHead,
     PoissonRegressionHead as PoissonRegressionHead,
     RegressionHead as RegressionHead,
+from .evaluated_training import (
+    EvalSpec as EvalSpec,
+    TrainSpec as TrainSpec,
+    train_and_evaluate as train_and_evaluate,
+)
+from .exporters import (
+    BestExporter as BestExporter,
+    Exporter as Exporter,
+    FinalExporter as FinalExporter,
+    LatestExporter as LatestExporter,
 )
 from .run_config import RunConfig as RunConfig
 from .spec import EstimatorSpec as EstimatorSpec, ModeKeys as ModeKeys

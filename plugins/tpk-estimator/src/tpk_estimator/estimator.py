@@ -16,6 +16,7 @@ from tpk_estimator.model import Model
 from tpk_estimator.prediction import examples_of, predict_batches, select
 from tpk_estimator.resume import step_of_latest
 from tpk_estimator.run_config import RunConfig
+from tpk_estimator.saved_model import export_saved_model
 from tpk_estimator.spec import EstimatorSpec, ModeKeys
 from tpk_estimator.training import train_spec
 from tpk_estimator.warm_start import as_warm_start_settings
@@ -238,6 +239,80 @@ class Estimator:
                     yield from examples_of(batch)
                 else:
                     yield batch
+
+    def export_saved_model(
+        self,
+        export_dir_base: Any,
+        serving_input_receiver_fn: Callable[[], Any],
+        assets_extra: Mapping[str, str] | None = None,
+        as_text: bool = False,
+        checkpoint_path: str | None = None,
+        experimental_mode: str = ModeKeys.PREDICT,
+    ) -> bytes:
+        """Export the model as a SavedModel, in a new directory that is named after the time.
+
+        Args:
+            export_dir_base: the directory of the new one.
+            serving_input_receiver_fn: returns an `export.ServingInputReceiver`.
+            assets_extra: files to copy, by their paths in ``assets.extra``.
+            as_text: whether to write the graph as text.
+            checkpoint_path: the checkpoint; by default the latest, or that of the warm start.
+            experimental_mode: the mode in which the ``model_fn`` is called.
+
+        Returns:
+            The path of the new directory.
+
+        Raises:
+            ValueError: if there is no checkpoint, or no function.
+        """
+        if serving_input_receiver_fn is None:
+            raise ValueError("export_saved_model needs a serving_input_receiver_fn, which returns the input tensors.")
+        return self.experimental_export_all_saved_models(
+            export_dir_base, {experimental_mode: serving_input_receiver_fn}, assets_extra, as_text, checkpoint_path
+        )
+
+    def experimental_export_all_saved_models(
+        self,
+        export_dir_base: Any,
+        input_receiver_fn_map: Mapping[str, Callable[[], Any]],
+        assets_extra: Mapping[str, str] | None = None,
+        as_text: bool = False,
+        checkpoint_path: str | None = None,
+    ) -> bytes:
+        """Export the graphs of several modes as one SavedModel, as `export_saved_model` does.
+
+        Args:
+            export_dir_base: the directory of the new one.
+            input_receiver_fn_map: by mode, a function that returns an `export.ServingInputReceiver`.
+            assets_extra: files to copy, by their paths in ``assets.extra``.
+            as_text: whether to write the graphs as text.
+            checkpoint_path: the checkpoint; by default the latest, or that of the warm start.
+        """
+        path = checkpoint_path or self.latest_checkpoint()
+        if path is None and self._warm_start is not None:
+            path = self._warm_start.checkpoint
+        return export_saved_model(
+            self._model,
+            input_receiver_fn_map,
+            export_dir_base,
+            path or self._checkpoint(),
+            assets_extra=assets_extra,
+            as_text=as_text,
+        )
+
+    def export_savedmodel(
+        self,
+        export_dir_base: Any,
+        serving_input_receiver_fn: Callable[[], Any],
+        assets_extra: Mapping[str, str] | None = None,
+        as_text: bool = False,
+        checkpoint_path: str | None = None,
+        strip_default_attrs: bool = False,
+    ) -> bytes:
+        """Call `export_saved_model`, by the name that it had in older versions of TensorFlow 1."""
+        return self.export_saved_model(
+            export_dir_base, serving_input_receiver_fn, assets_extra, as_text, checkpoint_path
+        )
 
     def _checkpoint(self) -> str:
         path = self.latest_checkpoint()

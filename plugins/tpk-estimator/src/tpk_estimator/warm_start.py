@@ -32,6 +32,12 @@ class WarmStartSettings:
     var_name_to_vocab_info: Mapping[str, Any] = attrs.field(default=None, converter=lambda given: given or {})
     var_name_to_prev_var_name: Mapping[str, str] = attrs.field(default=None, converter=lambda given: given or {})
 
+    @property
+    def checkpoint(self) -> str:
+        """The path of the checkpoint."""
+        path = self.ckpt_to_initialize_from
+        return tf.train.latest_checkpoint(path) if tf.io.gfile.isdir(path) else path
+
     def apply(self) -> None:
         """Change the initial values of variables in the default graph."""
         tf.compat.v1.train.warm_start(

@@ -165,8 +165,10 @@ def test_the_files_of_tensorflow_lead_to_the_public_modules(run):
         ("from tensorflow.contrib.layers import conv2dd", "contrib.layers.conv2dd .*Nearest: 'conv2d'"),
         ("from tensorflow.contrib.layers.python.layers import nothing", "contrib.layers.nothing .*TF1 programs"),
         ("from tensorflow.nn import reluu", "tf.nn.reluu .*Nearest: 'relu'"),
-        ("from tensorflow import estimator", "tf.estimator .*: use tpk.launch_train_with_config"),
-        ("import tensorflow.estimator", "tf.estimator .*: use tpk.launch_train_with_config"),
+        (
+            "from tensorflow.estimator import BoostedTreesClassifier",
+            "tf.estimator.Boosted.* tensorflow_decision_forests",
+        ),
         ("from tensorflow import placeholdr", "tf.placeholdr .*Nearest: 'placeholder'"),
     ],
 )
@@ -395,3 +397,29 @@ def test_a_module_that_is_loaded_from_a_path_is_rewritten(run, tmp_path):
     assert names["settings"].tf is names["again"].tf is tpk_tensorflow1
     assert names["plugin"].np is numpy1
     assert names["missing"] == "nothing"
+
+
+ESTIMATOR_IMPORTS = [
+    "from tensorflow.estimator import RunConfig",
+    "from tensorflow.compat.v1.estimator import RunConfig",
+    "from tensorflow.python.estimator.run_config import RunConfig",
+    "from tensorflow.contrib.estimator import RunConfig",
+    "from tensorflow.contrib.learn import RunConfig",
+]
+
+
+@pytest.mark.parametrize("statement", ESTIMATOR_IMPORTS)
+def test_names_of_estimator_are_in_another_package(run, statement):
+    estimator = pytest.importorskip("tpk_estimator")
+    assert run(statement)["RunConfig"] is estimator.RunConfig
+
+
+@pytest.mark.parametrize(
+    ("module", "name"), [("estimator", "Estimator"), ("contrib.tpu", "TPUEstimator"), ("contrib.learn", "RunConfig")]
+)
+def test_without_that_package_the_error_names_it(monkeypatch, module, name):
+    monkeypatch.setitem(sys.modules, "tpk_estimator", None)
+    monkeypatch.setitem(sys.modules, "tpk_estimator.tpu", None)
+    module = importlib.import_module(f"tpk_tensorflow1.{module}")
+    with pytest.raises(AttributeError, match=r"pip install 'tpk-tensorflow1\[estimator\]'"):
+        getattr(module, name)

@@ -143,7 +143,6 @@ def test_summaries_match_tensorflow_1(graph):
         (tf.nn.rnn_cell, "LSTMCel", "Nearest: 'LSTMCell'"),
         (tf.layers, "Conv2DD", "Nearest: 'Conv2D'"),
         (tf.contrib, "cudnn_rnn", "use tf.nn.rnn_cell.LSTMCell"),
-        (tf, "estimator", "Coming from tf.estimator"),
         (tf.contrib, "nccl", "make_trainer"),
         (tf.contrib, "layer", "Nearest: 'layers'"),
         (contrib_layers, "fully_conected", "Nearest: 'fully_connected'"),

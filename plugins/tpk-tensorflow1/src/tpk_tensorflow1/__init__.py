@@ -14,7 +14,7 @@ from typing import Any
 from tpk_tensorflow1.missing import further_name
 from tpk_tensorflow1.names import MODULES
 
-_OWN = ("compat", "contrib", "examples", "image", "layers", "nn", "train")
+_OWN = ("compat", "contrib", "estimator", "examples", "image", "layers", "nn", "train")
 
 
 def __getattr__(name: str) -> Any:

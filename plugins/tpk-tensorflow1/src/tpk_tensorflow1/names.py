@@ -10,6 +10,8 @@ MODULES = {
     "contrib.lookup": "tensorflow.python.ops.lookup_ops",
     "contrib.signal": "tensorflow.signal",
     "contrib.tensorboard": "tensorboard",
+    "contrib.tpu.tpu": "tpk_tensorflow1.contrib.tpu",
+    "python.estimator": "tpk_tensorflow1.estimator",
     "python.framework.graph_util": "tpk_tensorflow1.internals",
     "python.framework.graph_util_impl": "tpk_tensorflow1.internals",
     "python.framework.ops": "tpk_tensorflow1.internals",
@@ -24,36 +26,44 @@ MODULES = {
 }
 """Modules with another name today, by their names in TensorFlow 1."""
 
-EXTRAS = {"tensorboard": "tensorboard", "tensorflow_probability": "distributions", "tf_slim": "slim"}
+EXTRAS = {
+    "tensorboard": "tensorboard",
+    "tensorflow_probability": "distributions",
+    "tf_slim": "slim",
+    "tpk_estimator": "estimator",
+}
 """The extras of tpk-tensorflow1 that install optional libraries."""
 
 LIBRARIES = {
     "contrib.distributions": ["tensorflow_probability.distributions", "tensorflow_probability"],
+    "contrib.estimator": ["tpk_estimator", "tpk_estimator.experimental"],
     "contrib.layers": ["tf_slim"],
+    "contrib.learn": ["tpk_estimator"],
     "contrib.losses": ["tf_slim.losses"],
     "contrib.metrics": ["tf_slim.metrics"],
     "contrib.slim": ["tf_slim"],
     "contrib.slim.nets": ["tf_slim.nets"],
+    "contrib.tpu": ["tpk_estimator.tpu"],
     "contrib.training": ["tf_slim.training.training", "tf_slim.training.evaluation"],
+    "estimator": ["tpk_estimator"],
 }
 """Modules of optional libraries that have further names of modules."""
 
 _FILES = """
 arg_scope attention_wrapper base basic_decoder beam_search_decoder beam_search_ops checkpoint_ops checkpoint_utils
-classification convolutional core core_rnn core_rnn_cell core_rnn_cell_impl crf decoder embedding_ops encoders
+classification convolutional core core_rnn core_rnn_cell core_rnn_cell_impl crf decoder embedding_ops encoders estimator
 framework fused_rnn_cell gru_ops helper hparam image_ops initializers layers learn loss loss_ops losses
-lstm_ops metric_loss_ops metric_ops metrics normalization ops optimizers pooling python regularizers rnn rnn_cell
-seq2seq slim summaries tensor_util training utils variables
+lstm_ops metric_loss_ops metric_ops metrics model_fn normalization ops optimizers pooling python regularizers rnn
+rnn_cell run_config seq2seq slim summaries tensor_util tpu_config tpu_estimator tpu_optimizer training utils variables
 """
 IMPLEMENTATION = frozenset(_FILES.split())
 """Parts of the paths of TensorFlow's own files, such as ``contrib.layers.python.layers.initializers``."""
 
-_ESTIMATOR = 'tpk.launch_train_with_config, as the page "Coming from tf.estimator" of tpk\'s manual shows'
+_ESTIMATOR = 'tf.estimator, as the page "Coming from tf.estimator" of tpk\'s manual shows'
 _FEATURE_COLUMNS = "tf.feature_column"
 _TREES = "the package tensorflow_decision_forests"
 
 _INSTEAD = {
-    "": {"estimator": _ESTIMATOR},
     "contrib": {
         "batching": "tf.nondifferentiable_batch_function",
         "bayesflow timeseries": "the package tensorflow-probability",
@@ -63,7 +73,7 @@ _INSTEAD = {
         "copy_graph": "tf.import_graph_def",
         "cudnn_rnn": "tf.nn.rnn_cell.LSTMCell or GRUCell, with tf.nn.dynamic_rnn",
         "eager": "TensorFlow 2 without tpk_tensorflow1, which is eager by default",
-        "estimator learn_runner tpu": _ESTIMATOR,
+        "learn_runner": _ESTIMATOR,
         "factorization": "sklearn.cluster for clusters, and the package implicit for matrix factorization",
         "feature_column": _FEATURE_COLUMNS,
         "ffmpeg": "tf.audio.decode_wav",
@@ -88,6 +98,7 @@ _INSTEAD = {
     },
     "contrib.framework": {"arg_scoped_arguments": "inspect.signature"},
     "contrib.slim": {"arg_scoped_arguments": "inspect.signature"},
+    "estimator": {"BoostedTreesClassifier BoostedTreesEstimator BoostedTreesRegressor": _TREES},
     "contrib.distributions": {"percentile": "tfp.stats.percentile of the package tensorflow-probability"},
     "contrib.layers": {
         """bucketized_column crossed_column embedding_column feature_column input_from_feature_columns one_hot_column
@@ -99,7 +110,7 @@ _INSTEAD = {
     },
     "contrib.learn": {
         """BaseEstimator DNNClassifier DNNLinearCombinedClassifier DNNLinearCombinedRegressor DNNRegressor Estimator
-        Experiment LinearClassifier LinearRegressor ModeKeys ModelFnOps RunConfig SKCompat learn_runner run_config
+        Experiment LinearClassifier LinearRegressor ModelFnOps SKCompat learn_runner
         """: _ESTIMATOR,
         "KMeansClustering": "sklearn.cluster.KMeans",
         "monitors": "session hooks, such as tf.train.LoggingTensorHook",

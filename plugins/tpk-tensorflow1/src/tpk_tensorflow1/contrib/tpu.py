@@ -1,0 +1,7 @@
+"""`tf.contrib.tpu`: `TPUEstimator` and what belongs to it, without TPUs."""
+
+from __future__ import annotations
+
+from tpk_tensorflow1.missing import finder_in
+
+__getattr__ = finder_in("tf.contrib.tpu", [])

@@ -1,13 +1,5 @@
 from . import export as export, inputs as inputs
 from .estimator import Estimator as Estimator
-from .heads import (
-    BinaryClassHead as BinaryClassHead,
-    Head as Head,
-    LogisticRegressionHead as LogisticRegressionHead,
-    MultiClassHead as MultiClassHead,
-    MultiLabelHead as MultiLabelHead,
-    PoissonRegressionHead as PoissonRegressionHead,
-    RegressionHead as RegressionHead,
 from .evaluated_training import (
     EvalSpec as EvalSpec,
     TrainSpec as TrainSpec,
@@ -18,6 +10,15 @@ from .exporters import (
     Exporter as Exporter,
     FinalExporter as FinalExporter,
     LatestExporter as LatestExporter,
+)
+from .heads import (
+    BinaryClassHead as BinaryClassHead,
+    Head as Head,
+    LogisticRegressionHead as LogisticRegressionHead,
+    MultiClassHead as MultiClassHead,
+    MultiLabelHead as MultiLabelHead,
+    PoissonRegressionHead as PoissonRegressionHead,
+    RegressionHead as RegressionHead,
 )
 from .run_config import RunConfig as RunConfig
 from .spec import EstimatorSpec as EstimatorSpec, ModeKeys as ModeKeys

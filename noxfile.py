@@ -221,6 +221,18 @@ def faults(session):
 
 
 @nox.session(python=NEWEST)
+def hosts(session):
+    """Trainings on several hosts, which are network namespaces, in the long form; `plugins` runs a short one.
+
+    Without root or iproute2 they are skipped, with the reason.
+    """
+    session.install("tensorflow-cpu==2.21.*", *ON_CPUS, *TEST_TOOLS)
+    session.install("--no-deps", ".", "./plugins/tpk-distributed")
+    session.chdir("plugins/tpk-distributed")
+    run_tests(session, "tests/test_hosts.py", "tests/test_cut_link.py", TPK_HOSTS="all")
+
+
+@nox.session(python=NEWEST)
 def loaders(session):
     """Other people's data loaders as dataflows; that is some 3 GB, most of it CUDA for torch."""
     session.install("tensorflow-cpu==2.21.*", *ON_CPUS, *TEST_TOOLS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 import sys
 
 import collective_trainings as trainings
@@ -258,3 +259,18 @@ def test_gradients_that_travel_in_different_ways_are_an_error_before_the_first_s
     for outcome in launch(train_with_options_of_its_own).wait():
         assert outcome.status == 1
         assert "MismatchError: the processes of this training differ. In rank 1: compression is fp16" in outcome.stderr
+
+
+def test_only_the_chief_says_what_a_signal_has_saved(launch, tmp_path):
+    def run():
+        logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+        options = {"run_dir": tmp_path / "run", "steps_per_epoch": 10**6}
+        train(tpk.use("collective", **QUICK), [trainings.Steps()], **options)
+
+    running = launch(run)
+    running.workers[1].wait_for("step 3")
+    running.workers[1].send(signal.SIGTERM)
+    chief, other = running.wait()
+    assert (chief.status, other.status) == (128 + signal.SIGTERM,) * 2
+    assert "; saved " in chief.stderr
+    assert "the log of rank 0" in other.stderr and "nothing is saved" not in other.stderr

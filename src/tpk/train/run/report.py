@@ -56,6 +56,8 @@ def signal_message(trainer: tpk.Trainer, signum: int, saved: Path | None) -> str
 
 def what_is_saved(trainer: tpk.Trainer, saved: Path | str | None) -> str:
     """Return the path of a checkpoint and how to resume from it, as text."""
+    if saved is None and not trainer.is_chief:
+        return "the log of rank 0, which saves for all, says what is saved"
     if saved is None:
         return 'nothing is saved: that takes a run_dir (and callbacks=["ModelSaver"], to save at other times, too)'
     if trainer.run_dir is None or Path(saved).resolve().parent != trainer.run_dir.resolve():

@@ -71,6 +71,8 @@ BROKEN = {
     "'a:70000' is not the address": tf_config({"worker": ["a:70000"]}),
     "1 is not the address": tf_config({"worker": [1]}),
     "a:1: each process of a cluster needs a different address": tf_config({"worker": ["a:1", "a:1"]}),
+    "localhost:2 is an address that only its own host can reach": tf_config({"worker": ["a:1", "localhost:2"]}),
+    "127.0.0.1:2 is an address": tf_config({"worker": ["a:1"], "ps": ["127.0.0.1:2"]}),
     "one chief, not 2": tf_config({"chief": ["a:1", "b:1"], "worker": ["c:1"]}),
     "at least one worker": tf_config({"ps": ["a:1"]}, "ps"),
 }
@@ -122,6 +124,35 @@ def test_slurm_tells_the_cluster():
     )
 
 
+def ports_of(**environ):
+    return [int(address.rpartition(":")[2]) for address in Cluster.find({**SLURM, **environ}).workers]
+
+
+def test_slurm_steps_have_ports_of_their_own():
+    jobs = [{"SLURM_JOB_ID": str(job), "SLURM_STEP_ID": str(step)} for job in range(4711, 4731) for step in range(8)]
+    # As many tasks of one host as a step has ports.
+    tasks = {"SLURM_NTASKS": "64", "SLURM_STEP_NODELIST": "gpu1", "SLURM_STEP_TASKS_PER_NODE": "64"}
+    every = [port for job in jobs for port in ports_of(**tasks, **job)]
+    assert len(set(every)) == len(every)
+    assert min(every) > 1024 and max(every) < 32768
+
+
+def test_ports_that_slurm_has_reserved_are_used():
+    assert ports_of(SLURM_STEP_RESV_PORTS="12001,12005-12006") == [12001, 12005, 12001, 12005, 12001]
+    assert 12001 not in ports_of(SLURM_STEP_RESV_PORTS="12001"), "too few"
+
+
+def test_the_user_may_set_the_first_port():
+    assert ports_of(TPK_FIRST_PORT="7000") == [7000, 7001, 7000, 7001, 7000]
+
+
+@pytest.mark.parametrize("distribution", ["plane", "arbitrary"])
+@pytest.mark.parametrize("rank", range(5))
+def test_no_rank_takes_a_distribution_that_slurm_does_not_describe(distribution, rank):
+    with pytest.raises(ConfigError, match=f"SLURM_DISTRIBUTION is '{distribution}'"):
+        Cluster.find({**SLURM, "SLURM_PROCID": str(rank), "SLURM_DISTRIBUTION": distribution})
+
+
 def test_slurm_may_deal_tasks_out():
     cluster = Cluster.find({**SLURM, "SLURM_DISTRIBUTION": "cyclic", "SLURMD_NODENAME": "gpu1"})
     assert hosts_of(cluster) == ["node09", "node10", "gpu1", "node09", "node10"]
@@ -143,8 +174,10 @@ def test_tf_config_counts_more_than_slurm():
         ({"SLURM_PROCID": ""}, "SLURM_PROCID is ''; expected a number"),
         ({"SLURM_NTASKS": "4"}, "4 tasks, but its hosts node09, node10, gpu1 have 2, 2, 1"),
         ({"SLURM_STEP_NODELIST": "node[1-"}, "SLURM_STEP_NODELIST is 'node[1-'; expected a list such as"),
-        ({"SLURM_STEP_NODELIST": "node[a-b]"}, "[a-b] is not a list of numbers"),
+        ({"SLURM_STEP_NODELIST": "node[a-b]"}, "SLURM_STEP_NODELIST has 'a-b', which is not a list of numbers"),
         ({"SLURM_STEP_TASKS_PER_NODE": "two"}, "SLURM_STEP_TASKS_PER_NODE is 'two'"),
+        ({"SLURM_STEP_RESV_PORTS": "a"}, "SLURM_STEP_RESV_PORTS has 'a'"),
+        ({"TPK_FIRST_PORT": "a"}, "TPK_FIRST_PORT is 'a'; expected a number"),
         ({"SLURMD_NODENAME": "gpu1"}, "runs rank 2 on gpu1, but node10 was expected"),
     ],
 )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from tpk.errors import ConfigError
 
-FIRST_PORT, PORTS = 20000, 10000
-"""The range of ports: below those that systems use for outgoing connections, which start at 32768."""
+FIRST_PORT, PORTS_OF_STEP, STEPS = 20000, 64, 199
+"""The range of ports, which ends below the ports that systems use for outgoing connections: from 32768."""
+JOBS_APART = 8
+"""So many steps of one job have other ports than the steps of the next job."""
 
 _PART = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
@@ -20,7 +22,10 @@ _TASKS = re.compile(r"^(\d+)(?:\(x(\d+)\))?$")
 def slurm_step(environ: Mapping[str, str]) -> tuple[list[str], int]:
     """Return the addresses of all processes of the step, by rank, and the rank of this one.
 
-    The ports depend on the numbers of the job and the step, so that jobs on one host use different ports.
+    Processes of one host use consecutive ports: those that SLURM has reserved for the step, if its ``MpiParams`` has a
+    range of ports; otherwise from TPK_FIRST_PORT, if it is set; otherwise from one that depends on the numbers of the
+    job and the step, so that the steps of a job use different ports, and so do jobs, unless the difference of their
+    numbers is a multiple of 199.
 
     Args:
         environ: the environment, with SLURM_PROCID, SLURM_NTASKS (or SLURM_STEP_NUM_TASKS) and SLURM_STEP_NODELIST;
@@ -41,9 +46,8 @@ def slurm_step(environ: Mapping[str, str]) -> tuple[list[str], int]:
             f"SLURM runs rank {rank} on {here}, but {places[rank][0]} was expected: tasks are distributed in an "
             "unusual way. Use `srun --distribution=block`, or set TF_CONFIG in each process."
         )
-    job = int(environ.get("SLURM_JOB_ID", "0")) * 64 + int(environ.get("SLURM_STEP_ID", "0"))
-    base = FIRST_PORT + job % PORTS
-    return [f"{host}:{base + local}" for host, local in places], rank
+    ports = _ports(environ, 1 + max(local for _, local in places))
+    return [f"{host}:{ports[local]}" for host, local in places], rank
 
 
 def expand_hostlist(text: str) -> list[str]:
@@ -55,26 +59,40 @@ def expand_hostlist(text: str) -> list[str]:
     parts = _PART.findall(text)
     if not parts or ",".join(parts) != text:
         raise ConfigError(f"SLURM_STEP_NODELIST is {text!r}; expected a list such as 'node[01-03,7],login'.")
-    return [host for part in parts for host in _expand(part, text)]
+    return [host for part in parts for host in _expand(part)]
 
 
-def _expand(part: str, text: str) -> Iterator[str]:
+def _expand(part: str) -> Iterator[str]:
     # The split alternates between text outside and inside of brackets.
     pieces = [
-        [piece] if outside else list(_numbers(piece, text))
+        [piece] if outside else list(_numbers(piece, "SLURM_STEP_NODELIST"))
         for piece, outside in zip(_BRACKETS.split(part), itertools.cycle((True, False)), strict=False)
     ]
     return map("".join, itertools.product(*pieces))
 
 
-def _numbers(ranges: str, text: str) -> Iterator[str]:
+def _numbers(ranges: str, name: str) -> Iterator[str]:
     for each in ranges.split(","):
         match = _RANGE.match(each)
         if match is None:
-            raise ConfigError(f"SLURM_STEP_NODELIST is {text!r}, but [{ranges}] is not a list of numbers and ranges.")
+            raise ConfigError(f"{name} has {ranges!r}, which is not a list of numbers and ranges.")
         first, last = match[1], match[2] or match[1]
         for number in range(int(first), int(last) + 1):
             yield str(number).zfill(len(first))
+
+
+def _ports(environ: Mapping[str, str], count: int) -> Sequence[int]:
+    """Return at least `count` ports for the processes of each host."""
+    if environ.get("SLURM_STEP_RESV_PORTS"):
+        reserved = [int(port) for port in _numbers(environ["SLURM_STEP_RESV_PORTS"], "SLURM_STEP_RESV_PORTS")]
+        if len(reserved) >= count:
+            return reserved
+    if "TPK_FIRST_PORT" in environ:
+        first = _number(environ, "TPK_FIRST_PORT")
+    else:
+        step = int(environ.get("SLURM_JOB_ID", "0")) * JOBS_APART + int(environ.get("SLURM_STEP_ID", "0"))
+        first = FIRST_PORT + step % STEPS * PORTS_OF_STEP
+    return range(first, first + count)
 
 
 def _places(hosts: list[str], size: int, environ: Mapping[str, str]) -> list[tuple[str, int]]:
@@ -85,7 +103,13 @@ def _places(hosts: list[str], size: int, environ: Mapping[str, str]) -> list[tup
             f"SLURM's step has {size} tasks, but its hosts {', '.join(hosts)} have {', '.join(map(str, counts))} of "
             "them. Set TF_CONFIG in each process instead."
         )
-    if environ.get("SLURM_DISTRIBUTION", "").startswith("cyclic"):
+    distribution = environ.get("SLURM_DISTRIBUTION", "block")
+    if distribution.startswith(("plane", "arbitrary")):
+        raise ConfigError(
+            f"SLURM_DISTRIBUTION is {distribution!r}, which does not tell where each rank runs. Use "
+            "`srun --distribution=block` or `cyclic`, or set TF_CONFIG in each process."
+        )
+    if distribution.startswith("cyclic"):
         rounds = range(max(counts))
         return [(host, turn) for turn in rounds for host, count in zip(hosts, counts, strict=True) if turn < count]
     return [(host, local) for host, count in zip(hosts, counts, strict=True) for local in range(count)]
@@ -107,7 +131,5 @@ def _tasks_per_host(hosts: list[str], size: int, environ: Mapping[str, str]) -> 
 def _number(environ: Mapping[str, str], name: str) -> int:
     value = environ.get(name, "")
     if not value.isdigit():
-        raise ConfigError(
-            f"{name} is {value!r}; expected a number, as srun sets it. Start the processes with srun, or set TF_CONFIG."
-        )
+        raise ConfigError(f"{name} is {value!r}; expected a number. Start the processes with srun, or set TF_CONFIG.")
     return int(value)

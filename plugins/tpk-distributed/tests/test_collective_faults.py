@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -110,6 +111,23 @@ def test_one_that_never_starts_is_named(launch):
     running = launch(trainings.train_forever, args=(None, 1, 3, options), start=[0], timeout=100)
     (outcome,) = running.wait()
     assert_ended_by_peer_error(outcome, "rank 1", "did not start within 2 s")
+
+
+def wait_for_an_unknown_host():
+    own = json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"][0].replace("127.0.0.1", "0.0.0.0")
+    cluster = {"cluster": {"worker": [own, "host.invalid:2222"]}, "task": {"type": "worker", "index": 0}}
+    CollectiveStrategy(timeouts={"start": 2.0}, cluster=cluster).join()
+
+
+def test_an_unknown_host_is_an_error_at_once(launch):
+    (outcome,) = launch(wait_for_an_unknown_host, start=[0]).wait()
+    last = outcome.stderr.strip().splitlines()[-1]
+    assert last.startswith("tpk.errors.ConfigError: the host of host.invalid:2222 is unknown")
+
+
+def test_an_unknown_pod_is_waited_for_and_then_named(launch):
+    (outcome,) = launch(wait_for_an_unknown_host, start=[0], env={"KUBERNETES_SERVICE_HOST": "10.0.0.1"}).wait()
+    assert_ended_by_peer_error(outcome, "did not start within 2 s", "The name of the host of rank 1")
 
 
 def join_and_wait(rank):

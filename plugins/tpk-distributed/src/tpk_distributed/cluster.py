@@ -16,6 +16,7 @@ from tpk_distributed.slurm import slurm_step
 WORKER, PS = "worker", "ps"
 
 _CHIEFS = ("chief", "master")
+_LOOPBACK = re.compile(r"(localhost|127\.[\d.]+|\[::1\]):")
 _ADDRESS = re.compile(r"^(?P<host>\[[^\]]+\]|[^\s:\[\]]+):(?P<port>\d{1,5})$")
 
 WAYS_TO_SAY = (
@@ -51,7 +52,8 @@ class Cluster:
         index: the index of this process in its job, from 0.
 
     Raises:
-        ConfigError: if an address is invalid or occurs twice, or the job or index does not exist.
+        ConfigError: if an address is invalid or occurs twice, only some are loopback addresses, or the job or index does
+            not exist.
 
     Example:
         ```python
@@ -73,6 +75,12 @@ class Cluster:
         twice = sorted({address for address in every if every.count(address) > 1})
         if twice:
             raise ConfigError(f"{', '.join(twice)}: each process of a cluster needs a different address.")
+        local = [address for address in every if _LOOPBACK.match(address)]
+        if 0 < len(local) < len(every):
+            raise ConfigError(
+                f"{local[0]} is an address that only its own host can reach, but other processes of the cluster have "
+                "addresses of the network. Write the name or the address of the host."
+            )
         if self.job not in (WORKER, PS):
             raise ConfigError(f"a process of a cluster is a 'worker' or a 'ps', not {self.job!r}.")
         members = self.jobs.get(self.job, ())

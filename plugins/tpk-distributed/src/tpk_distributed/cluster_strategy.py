@@ -13,6 +13,7 @@ import tpk
 from tpk.errors import PeerError, TrainerStateError, add_note
 from tpk.session import default_session_config
 from tpk_distributed.cluster import PS, WORKER, Cluster, device_of
+from tpk_distributed.connections import check_names
 from tpk_distributed.heartbeat import Heartbeat
 from tpk_distributed.tensorflow_server import RunningServer, SharedSession, given_server, start_server
 from tpk_distributed.timeouts import as_timeouts
@@ -90,9 +91,10 @@ class ClusterStrategy(tpk.Strategy):
         """Start TensorFlow's server of this process, and wait for all other processes.
 
         Raises:
-            ConfigError: if the port is in use.
+            ConfigError: if the port is in use, or the name of a host is unknown.
             PeerError: if some of the others do not start in time.
         """
+        check_names([*self.cluster.workers, *self.cluster.ps])
         if self._given_server is None:
             config = default_session_config() if self._server_config is None else self._server_config
             self._server = start_server(self.cluster, self.server_config(config))

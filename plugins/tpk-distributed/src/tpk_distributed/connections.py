@@ -12,6 +12,8 @@ import socket
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 
+from tpk.errors import ConfigError
+
 End = tuple[str, int]
 """A numerical IP address, and a port."""
 
@@ -42,6 +44,28 @@ class Connections:
             with connection as held, suppress(OSError):
                 if _normal(held.getpeername()) in ends:
                     held.shutdown(socket.SHUT_RDWR)
+
+
+def check_names(addresses: Iterable[str]) -> None:
+    """Raise a `ConfigError` if the host of an address, ``"host:port"``, is unknown.
+
+    In a pod of Kubernetes nothing is checked, because a name may be known only when its pod has started.
+    """
+    for address in addresses:
+        if not is_known(address) and "KUBERNETES_SERVICE_HOST" not in os.environ:
+            raise ConfigError(
+                f"the host of {address} is unknown: {socket.gethostname()} cannot resolve its name. Write another "
+                "name, or its IP address."
+            )
+
+
+def is_known(address: str) -> bool:
+    """Whether the host of ``"host:port"`` has an IP address; also if the name server does not answer."""
+    try:
+        socket.getaddrinfo(address.rpartition(":")[0].strip("[]"), None)
+    except socket.gaierror as error:
+        return error.errno not in (socket.EAI_NONAME, socket.EAI_NODATA)
+    return True
 
 
 def check_listening(address: str, seconds: float = 2.0) -> None:

@@ -15,7 +15,7 @@ import attrs
 
 from tpk.errors import MismatchError, PeerError
 from tpk_distributed.cluster import PS, WORKER, Cluster
-from tpk_distributed.connections import is_refused
+from tpk_distributed.connections import is_known, is_refused
 from tpk_distributed.timeouts import Timeouts
 
 KINDS = ("step", "gather", "broadcast", "synchronization")
@@ -230,6 +230,8 @@ class Membership:
         if missing and waited > self._timeouts.start:
             behind = [each for each in missing if each.state is not None]
             hint = f" {names_of(behind)} has finished fewer trainings than this process." if behind else ""
+            unknown = [each for each in missing if not is_known(each.address)]
+            hint += f" The name of the host of {names_of(unknown)} is unknown here." if unknown else ""
             raise PeerError(
                 f"{names_of(missing)} did not start within {self._timeouts.start:g} s.{hint} Check its output, and "
                 "whether its address can be reached from here. To wait longer, write "

@@ -52,8 +52,8 @@ class Cluster:
         index: the index of this process in its job, from 0.
 
     Raises:
-        ConfigError: if an address is invalid or occurs twice, only some are loopback addresses, or the job or index does
-            not exist.
+        ConfigError: if an address is invalid or occurs twice, if only some are loopback addresses, or if the job or the
+            index does not exist.
 
     Example:
         ```python

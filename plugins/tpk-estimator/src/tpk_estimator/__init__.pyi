@@ -1,4 +1,4 @@
-from . import export as export, inputs as inputs
+from . import export as export, inputs as inputs, tpu as tpu
 from .estimator import Estimator as Estimator
 from .evaluated_training import (
     EvalSpec as EvalSpec,

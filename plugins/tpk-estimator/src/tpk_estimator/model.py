@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 from collections.abc import Callable, Mapping
@@ -89,18 +90,23 @@ class Model:
         if mode == ModeKeys.TRAIN:
             # A hook creates the tensor that hooks read; TensorFlow has no public function for that.
             tf.compat.v1.train.GlobalStepWaiterHook(0).begin()
-        inputs = self.call_input_fn(input_fn, mode)
+        params = self.params_for(mode)
+        inputs = self.call_input_fn(input_fn, mode, params)
         labels = None if mode == ModeKeys.PREDICT else inputs.labels
-        return inputs, self.call_model_fn(inputs.features, labels, mode)
+        return inputs, self.call_model_fn(inputs.features, labels, mode, params)
 
-    def call_input_fn(self, input_fn: Callable[..., Any], mode: str) -> Inputs:
+    def params_for(self, mode: str) -> dict[str, Any]:
+        """Return the parameters that the functions get in a mode."""
+        return dict(self.params or {})
+
+    def call_input_fn(self, input_fn: Callable[..., Any], mode: str, params: Mapping[str, Any]) -> Inputs:
         """Call an ``input_fn`` on the CPU.
 
         Raises:
             ValueError: if it returns neither a dataset, nor features, nor features and labels.
         """
         with tf.device("/cpu:0"):
-            result = input_fn(**self._arguments(input_fn, mode=mode))
+            result = input_fn(**self._arguments(input_fn, mode=mode, params=params))
         iterator = None
         if isinstance(result, tf.data.Dataset):
             iterator = tf.compat.v1.data.make_initializable_iterator(result)
@@ -113,8 +119,10 @@ class Model:
             )
         return Inputs(*result, iterator=iterator)
 
-    def call_model_fn(self, features: Any, labels: Any, mode: str) -> EstimatorSpec:
-        """Call the ``model_fn``.
+    def call_model_fn(
+        self, features: Any, labels: Any, mode: str, params: Mapping[str, Any] | None = None
+    ) -> EstimatorSpec:
+        """Call the ``model_fn``; without `params`, with those of the model.
 
         Raises:
             ValueError: if it has no argument for labels but there are some, or returns no `EstimatorSpec`.
@@ -122,13 +130,20 @@ class Model:
         name = getattr(self.model_fn, "__name__", self.model_fn)
         if labels is not None and "labels" not in argument_names(self.model_fn):
             raise ValueError(f"input_fn returns labels, but model_fn {name!r} has no argument labels to receive them.")
-        spec = self.model_fn(features=features, **self._arguments(self.model_fn, labels=labels, mode=mode))
+        params = (self.params or {}) if params is None else params
+        arguments = self._arguments(self.model_fn, labels=labels, mode=mode, params=params)
+        spec = self.as_spec(self.model_fn(features=features, **arguments))
         if not isinstance(spec, EstimatorSpec):
             raise ValueError(f"model_fn {name!r} must return an EstimatorSpec, but returned {spec!r}.")
         return spec
 
-    def _arguments(self, function: Callable[..., Any], **given: Any) -> dict[str, Any]:
-        given |= {"params": self.params if self.params is not None else {}, "config": self.config}
+    def as_spec(self, result: Any) -> Any:
+        """Return what a ``model_fn`` returned as an `EstimatorSpec`, if it is one of another kind."""
+        return result
+
+    def _arguments(self, function: Callable[..., Any], params: Mapping[str, Any], **given: Any) -> dict[str, Any]:
+        """Return the arguments that the function takes; it may change its parameters."""
+        given |= {"params": copy.deepcopy(params), "config": copy.copy(self.config)}
         return {name: value for name, value in given.items() if name in argument_names(function)}
 
 

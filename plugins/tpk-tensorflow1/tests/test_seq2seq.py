@@ -125,19 +125,19 @@ def test_an_attention_cell_trains_and_keeps_its_alignments(graph):
 def test_errors_of_decoders(graph):
     memory = tf.ones([2, 4, 3])
     mechanism = seq2seq.LuongAttention(6, memory)
-    with pytest.raises(ValueError, match=r"LuongAttention\(num_units=6\): the query has 5 features, expected 6"):
+    with pytest.raises(ValueError, match=r"LuongAttention: the query has 5 features, expected num_units=6"):
         mechanism(tf.ones([2, 5]), mechanism.initial_state(2, tf.float32))
     cell = seq2seq.AttentionWrapper(rnn.GRUCell(6), mechanism)
     with pytest.raises(tf.errors.InvalidArgumentError, match="pass the memory and its lengths through tile_batch"):
         cell.zero_state(6, tf.float32)
-    with pytest.raises(TypeError, match="expected an AttentionWrapperState"):
+    with pytest.raises(TypeError, match="start from zero_state"):
         cell(tf.ones([2, 3]), tf.ones([2, 6]))
     with pytest.raises(TypeError, match="expected one mechanism"):
         seq2seq.AttentionWrapper(rnn.GRUCell(6), [mechanism, mechanism])
-    with pytest.raises(ValueError, match=r"expected \[batch\] and \[\]"):
+    with pytest.raises(ValueError, match=r"do not have the shapes \[batch\] and \[\]"):
         seq2seq.GreedyEmbeddingHelper(TRANSITIONS, [0, 3], [2])
-    with pytest.raises(ValueError, match="expected 0, since there is no coverage penalty"):
+    with pytest.raises(ValueError, match="there is no coverage penalty; set"):
         seq2seq.BeamSearchDecoder(Markov(), TRANSITIONS, [0], 2, tf.zeros([3, 1]), 3, coverage_penalty_weight=0.2)
     with_history = seq2seq.AttentionWrapper(rnn.GRUCell(6), mechanism, alignment_history=True)
-    with pytest.raises(ValueError, match=r"Build the AttentionWrapper with alignment_history=False"):
+    with pytest.raises(ValueError, match=r"build AttentionWrapper\(alignment_history=False\)"):
         seq2seq.BeamSearchDecoder(with_history, TRANSITIONS, [0], 2, with_history.zero_state(2, tf.float32), 2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import re
 from collections.abc import Callable
@@ -20,20 +19,9 @@ v1 = tf.compat.v1
 Function = Callable[[Any], Any]
 
 
-def _not_in_training(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a layer whose `training` defaults to False instead of following the tower."""
-    signature = inspect.signature(function)
-
-    @functools.wraps(function)
-    def layer(*args: Any, **kwargs: Any) -> Any:
-        given = signature.bind(*args, **kwargs)
-        given.arguments.setdefault("training", False)
-        return function(*given.args, **given.kwargs)
-
-    return layer
-
-
-batch_normalization = _not_in_training(layers.batch_normalization)
+def batch_normalization(inputs: Any, *args: Any, training: Any = False, **kwargs: Any) -> Any:
+    """Normalize each feature; see `tpk.layers.batch_normalization`, where `training` follows the tower by default."""
+    return layers.batch_normalization(inputs, *args, training=training, **kwargs)
 
 
 def dropout(
@@ -72,9 +60,6 @@ def dropout(
 
 _OF_A_CALL = ("inputs", "training", "reuse", "sync")
 """Arguments that only the functions have."""
-
-_LAST = ("trainable", "virtual_batch_size", "adjustment", "name")
-"""Arguments that come last in the classes, wherever they are in the functions."""
 
 _FURTHER = inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)
 
@@ -134,10 +119,7 @@ class Layer:
         """
         graph = v1.get_default_graph()
         if self.graph is not None and self.graph is not graph:
-            raise ValueError(
-                f"the layer {self.name!r} has its variables in another graph. Create a new layer for this graph, for "
-                "example in the function that builds the model"
-            )
+            raise ValueError(f"the layer {self.name!r} has its variables in another graph; create one for this graph")
         inputs = tf.nest.map_structure(lambda each: tf.convert_to_tensor(each, dtype=self._dtype), inputs)
         scope = kwargs.pop("scope", None)
         is_first = self._scope is None
@@ -249,8 +231,7 @@ class _FunctionLayer(Layer):
         cls._has_variables = "trainable" in parameters
         for name in _OF_A_CALL:
             parameters.pop(name, None)
-        last = [parameters.pop(name) for name in _LAST if name in parameters]
-        cls.__signature__ = inspect.Signature([*parameters.values(), *last, _FURTHER])
+        cls.__signature__ = inspect.Signature([*parameters.values(), _FURTHER])
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         try:

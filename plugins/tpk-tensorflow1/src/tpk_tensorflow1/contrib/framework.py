@@ -69,9 +69,7 @@ def arg_scope(list_ops_or_scope: Any, **kwargs: Any) -> Iterator[dict[str, dict[
         for func in list_ops_or_scope:
             key = arg_scope_func_key(func)
             if not has_arg_scope(func):
-                raise ValueError(
-                    f"arg_scope: {func!r} does not support argument scopes: decorate it with @add_arg_scope"
-                )
+                raise ValueError(f"arg_scope: {func!r} has no argument scope: decorate it with @add_arg_scope")
             scope[key] = {**scope.get(key, {}), **kwargs}
     _scopes.append(scope)
     try:
@@ -193,9 +191,7 @@ def assign_from_checkpoint(model_path: str, var_list: Any, ignore_missing_vars: 
     feeds, ops = {}, []
     for name, each in _to_restore(model_path, var_list, ignore_missing_vars).items():
         if not reader.has_tensor(name):
-            raise ValueError(
-                f"the checkpoint {model_path!r} has no {name!r}; remove it, or set ignore_missing_vars=True"
-            )
+            raise ValueError(f"the checkpoint {model_path!r} has no {name!r}; ignore_missing_vars=True skips it")
         value = v1.placeholder(each.dtype.base_dtype, each.shape)
         feeds[value] = reader.get_tensor(name).reshape(each.shape.as_list())
         ops.append(each.assign(value).op)

@@ -21,6 +21,7 @@ Most functions return the outputs, a tensor of shape [batch, size] for each step
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -62,12 +63,8 @@ def basic_rnn_seq2seq(
 
 
 def embedding_rnn_seq2seq(*args: Any, **kwargs: Any) -> Outputs:
-    """Decode embeddings from the final state of an encoder of embeddings."""
-
-    def decode(inputs: Tensors, state: Any, memory: Tensors, cell: Any, following: Function | None) -> Outputs:
-        return rnn_decoder(inputs, state, cell, following)
-
-    return _with_embeddings("rnn", decode, *args, **kwargs)
+    """Decode embeddings from the final state of an encoder of embeddings; see the module for the arguments."""
+    return _with_embeddings("rnn", lambda memory: rnn_decoder, *args, **kwargs)
 
 
 def attention_decoder(
@@ -108,7 +105,9 @@ def attention_decoder(
             query, means = tf.concat(tf.nest.flatten(state), 1), []
             for head, (features, vector) in enumerate(heads):
                 with v1.variable_scope(f"Attention_{head}", reuse=v1.AUTO_REUSE):
-                    means.append(_attend(attention_states, features, vector, rnn._linear(query, size, True)))
+                    projected = rnn._linear(query, size, True)
+                scores = tf.reduce_sum(vector * tf.tanh(features + projected[:, None, None]), [2, 3])
+                means.append(tf.reduce_sum(tf.nn.softmax(scores)[:, :, None] * attention_states, 1))
             return means
 
         def step(inputs: Any, state: Any) -> tuple[Any, Any]:
@@ -127,25 +126,22 @@ def attention_decoder(
 
 
 def embedding_attention_seq2seq(
-    encoder_inputs: Tensors,
-    decoder_inputs: Tensors,
-    cell: Any,
-    num_encoder_symbols: int,
-    num_decoder_symbols: int,
-    embedding_size: int,
-    num_heads: int = 1,
-    *args: Any,
-    initial_state_attention: bool = False,
-    **kwargs: Any,
+    *args: Any, num_heads: int = 1, initial_state_attention: bool = False, **kwargs: Any
 ) -> Outputs:
-    """Decode embeddings with attention over the outputs of an encoder; see `attention_decoder`."""
+    """Decode embeddings with attention over the outputs of an encoder.
 
-    def decode(inputs: Tensors, state: Any, memory: Tensors, cell: Any, following: Function | None) -> Outputs:
-        attention = {"num_heads": num_heads, "initial_state_attention": initial_state_attention}
-        return attention_decoder(inputs, state, tf.stack(memory, 1), cell, loop_function=following, **attention)
+    Args:
+        args: see the module.
+        num_heads: see `attention_decoder`.
+        initial_state_attention: see there.
+        kwargs: see the module.
+    """
+    attention = {"num_heads": num_heads, "initial_state_attention": initial_state_attention}
 
-    symbols = num_encoder_symbols, num_decoder_symbols, embedding_size
-    return _with_embeddings("attention", decode, encoder_inputs, decoder_inputs, cell, *symbols, *args, **kwargs)
+    def decoder_with(memory: Tensors) -> Function:
+        return functools.partial(attention_decoder, attention_states=tf.stack(memory, 1), **attention)
+
+    return _with_embeddings("attention", decoder_with, *args, **kwargs)
 
 
 def model_with_buckets(
@@ -249,23 +245,9 @@ def _decode(step: Function, inputs: Tensors, state: Any, loop_function: Function
     return outputs, state
 
 
-def _attend(memory: Any, features: Any, vector: Any, query: Any) -> Any:
-    """Return the mean of `memory`, weighted by how its features fit to a query (Vinyals et al.,
-    https://arxiv.org/abs/1412.7449).
-
-    Args:
-        memory: a tensor of shape [batch, time, size].
-        features: a tensor of shape [batch, time, 1, units].
-        vector: a tensor of shape [units].
-        query: a tensor of shape [batch, units].
-    """
-    scores = tf.reduce_sum(vector * tf.tanh(features + query[:, None, None]), [2, 3])
-    return tf.reduce_sum(tf.nn.softmax(scores)[:, :, None] * memory, 1)
-
-
 def _with_embeddings(
     kind: str,
-    decode: Callable[..., Outputs],
+    decoder_with: Callable[[Tensors], Function],
     encoder_inputs: Tensors,
     decoder_inputs: Tensors,
     cell: Any,
@@ -281,8 +263,7 @@ def _with_embeddings(
 
     Args:
         kind: part of the names of the variable scopes.
-        decode: a function of embeddings, the state and the outputs of the encoder, the cell, and a loop function or
-            None.
+        decoder_with: returns a function like `rnn_decoder`, given the outputs of the encoder.
         encoder_inputs: see the module for this argument and all others.
     """
     with v1.variable_scope(scope or f"embedding_{kind}_seq2seq", dtype=dtype) as opened:
@@ -290,7 +271,7 @@ def _with_embeddings(
         memory, state = rnn.static_rnn(encoder, encoder_inputs, dtype=opened.dtype)
         if output_projection is None:
             cell = rnn.OutputProjectionWrapper(cell, num_decoder_symbols)
-        states = []
+        decode, states = decoder_with(memory), []
 
         def branch(feeds_previous: bool, reuse: bool | None = None) -> tuple[list[Any], list[Any]]:
             with v1.variable_scope(f"embedding_{kind}_decoder", reuse=reuse):
@@ -304,7 +285,8 @@ def _with_embeddings(
                     return embedded if isinstance(feed_previous, bool) else tf.stop_gradient(embedded)
 
                 embedded = [tf.nn.embedding_lookup(embeddings, each) for each in decoder_inputs]
-                outputs, final = decode(embedded, state, memory, cell, following if feeds_previous else None)
+                loop_function = following if feeds_previous else None
+                outputs, final = decode(embedded, state, cell=cell, loop_function=loop_function)
             states.append(final)
             return outputs, tf.nest.flatten(final)
 

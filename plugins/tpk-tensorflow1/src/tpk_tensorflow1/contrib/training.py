@@ -66,9 +66,7 @@ class HParams:
             raise KeyError(f"HParams has no hyperparameter {name!r}.{nearest(name, self._types)}")
         kind, is_list = self._types[name]
         if is_list is not isinstance(value, list):
-            raise ValueError(
-                f"HParams: {name!r} is {'a list' if is_list else 'not a list'}, but its value is {value!r}"
-            )
+            raise ValueError(f"HParams: {name!r} is {'a list' if is_list else 'not a list'}, unlike {value!r}")
         setattr(self, name, [_cast(name, kind, each) for each in value] if is_list else _cast(name, kind, value))
 
     def del_hparam(self, name: str) -> None:
@@ -87,15 +85,11 @@ class HParams:
         while position < len(values):
             match = _ASSIGNMENT.match(values, position)
             if match is None:
-                raise ValueError(
-                    f"{values!r} is malformed at {values[position:]!r}: expected name=value or name=[value, …]"
-                )
+                raise ValueError(f"{values!r} is malformed at {values[position:]!r}: expected name=value or name=[…]")
             position = match.end()
             name, texts = match["name"], match["values"]
             if name not in self._types:
-                raise ValueError(
-                    f"{values!r} sets {name!r}, which is not a hyperparameter.{nearest(name, self._types)}"
-                )
+                raise ValueError(f"{name!r} in {values!r} is not a hyperparameter.{nearest(name, self._types)}")
             if name in parsed:
                 raise ValueError(f"{values!r} sets {name!r} twice")
             kind, _ = self._types[name]

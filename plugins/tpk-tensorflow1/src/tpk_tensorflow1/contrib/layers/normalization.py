@@ -102,10 +102,8 @@ def layer_norm(
     """
     rank = inputs.shape.rank
     if rank is None or not all(-rank <= axis < rank for axis in (begin_norm_axis, begin_params_axis)):
-        raise ValueError(
-            f"tf.contrib.layers.layer_norm: the inputs of shape {inputs.shape} have no axis {begin_norm_axis} or "
-            f"{begin_params_axis}"
-        )
+        axes = f"{begin_norm_axis} or {begin_params_axis}"
+        raise ValueError(f"tf.contrib.layers.layer_norm: the inputs of shape {inputs.shape} have no axis {axes}")
     is_half = inputs.dtype.base_dtype in (tf.float16, tf.bfloat16)
     values = tf.cast(inputs, tf.float32) if is_half else inputs
     beta, gamma = _parameters(inputs.shape[begin_params_axis:], values.dtype, center, scale, trainable)

@@ -73,9 +73,7 @@ class CategoricalVocabulary:
 
         The most frequent words get the lowest numbers, and words with the same count are in alphabetical order.
         """
-        order = sorted(
-            sorted(self._freq, key=lambda word: (isinstance(word, str), word)), key=self._freq.get, reverse=True
-        )
+        order = sorted(self._freq, key=lambda word: (-self._freq[word], isinstance(word, str), word))
         kept = [
             word
             for word in order

@@ -129,10 +129,8 @@ class LuongAttention(_BaseAttentionMechanism):
 
     def _score(self, query: Any) -> Any:
         if query.shape[-1] != self._num_units:
-            raise ValueError(
-                f"{type(self).__name__}(num_units={self._num_units}): the query has {query.shape[-1]} features, "
-                f"expected {self._num_units}. Give the cell as many units, or use BahdanauAttention"
-            )
+            name, features = type(self).__name__, query.shape[-1]
+            raise ValueError(f"{name}: the query has {features} features, expected num_units={self._num_units}")
         score = tf.einsum("bd,btd->bt", query, self.keys)
         return (
             score * v1.get_variable("attention_g", [], score.dtype, v1.ones_initializer()) if self._normalize else score
@@ -309,10 +307,7 @@ class AttentionWrapper(rnn_cell.RNNCell):
     def call(self, inputs: Any, state: AttentionWrapperState) -> tuple[Any, AttentionWrapperState]:
         """Compute the outputs, and the next state."""
         if not isinstance(state, AttentionWrapperState):
-            raise TypeError(
-                f"AttentionWrapper: the state is {state!r}, expected an AttentionWrapperState. Start from "
-                "zero_state(batch_size, dtype), with .clone(cell_state=...) for another state of the cell"
-            )
+            raise TypeError(f"AttentionWrapper: the state is {state!r}; start from zero_state().clone(cell_state=...)")
         cell_inputs = self._cell_input_fn(inputs, state.attention)
         outputs, cell_state = self._cell(cell_inputs, state.cell_state)
         attention, alignments, attention_state = _compute_attention(

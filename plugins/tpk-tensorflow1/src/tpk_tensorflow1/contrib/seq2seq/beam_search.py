@@ -90,14 +90,10 @@ class BeamSearchDecoder(Decoder):
         coverage_penalty_weight: float = 0.0,
     ) -> None:
         if coverage_penalty_weight:
-            raise ValueError(
-                f"BeamSearchDecoder(coverage_penalty_weight={coverage_penalty_weight}): expected 0, since there is no "
-                "coverage penalty here"
-            )
+            raise ValueError("BeamSearchDecoder: there is no coverage penalty; set coverage_penalty_weight=0")
         if any(isinstance(each, tf.TensorArray) for each in tf.nest.flatten(initial_state)):
             raise ValueError(
-                "BeamSearchDecoder: the initial state has an alignment history, which is not kept for beams. Build the "
-                "AttentionWrapper with alignment_history=False"
+                "BeamSearchDecoder: beams have no history; build AttentionWrapper(alignment_history=False)"
             )
         self._cell = cell
         self._embedding_fn = _lookup(embedding)

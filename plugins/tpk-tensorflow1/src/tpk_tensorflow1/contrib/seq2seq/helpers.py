@@ -131,10 +131,7 @@ class GreedyEmbeddingHelper(Helper):
         self._start_tokens = tf.convert_to_tensor(start_tokens, tf.int32)
         self._end_token = tf.convert_to_tensor(end_token, tf.int32)
         if self._start_tokens.shape.rank != 1 or self._end_token.shape.rank != 0:
-            raise ValueError(
-                f"{type(self).__name__}: start_tokens and end_token have the shapes {self._start_tokens.shape} and "
-                f"{self._end_token.shape}, expected [batch] and []"
-            )
+            raise ValueError(f"{type(self).__name__}: start_tokens and end_token do not have the shapes [batch] and []")
         self.batch_size = tf.size(self._start_tokens)
 
     def initialize(self, name: str | None = None) -> tuple[Any, Any]:

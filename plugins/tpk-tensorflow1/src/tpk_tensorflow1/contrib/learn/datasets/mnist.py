@@ -31,6 +31,12 @@ class DataSet:
         dtype: float32 for values from 0 to 1, or uint8 for values from 0 to 255.
         reshape: whether to flatten each image.
         seed: the seed of NumPy's global random state, which shuffles the images; by default the seed of the graph.
+
+    Attributes:
+        images: the images, in the order of the current epoch.
+        labels: the labels, in the same order.
+        num_examples: the number of images.
+        epochs_completed: how often all images were returned.
     """
 
     def __init__(
@@ -55,53 +61,34 @@ class DataSet:
             images = images.reshape(len(images), -1)
         if tf.as_dtype(dtype) == tf.float32:
             images = np.multiply(images.astype(np.float32), 1 / 255)
-        self._images, self._labels = images, labels
+        self.images, self.labels = images, labels
+        self.num_examples = len(images)
+        self.epochs_completed = 0
         self._next = 0
-        self._epochs_completed = 0
-
-    @property
-    def images(self) -> np.ndarray:
-        """The images, in the order of the current epoch."""
-        return self._images
-
-    @property
-    def labels(self) -> np.ndarray:
-        """The labels, in the same order."""
-        return self._labels
-
-    @property
-    def num_examples(self) -> int:
-        """The number of images."""
-        return len(self._images)
-
-    @property
-    def epochs_completed(self) -> int:
-        """How often all images were returned."""
-        return self._epochs_completed
 
     def next_batch(self, batch_size: int, fake_data: bool = False, shuffle: bool = True) -> tuple[Any, Any]:
         """Return the next images and labels.
 
         A batch at the end of an epoch is filled up with images of the next one, which are shuffled again.
         """
-        if shuffle and self._epochs_completed == 0 and self._next == 0:
+        if shuffle and self.epochs_completed == 0 and self._next == 0:
             self._shuffle()
         batch = slice(self._next, self._next + batch_size)
-        images, labels = self._images[batch], self._labels[batch]
+        images, labels = self.images[batch], self.labels[batch]
         self._next += batch_size
         if self._next > self.num_examples:
-            self._epochs_completed += 1
+            self.epochs_completed += 1
             self._next -= self.num_examples
             if shuffle:
                 self._shuffle()
-            images = np.concatenate([images, self._images[: self._next]])
-            labels = np.concatenate([labels, self._labels[: self._next]])
+            images = np.concatenate([images, self.images[: self._next]])
+            labels = np.concatenate([labels, self.labels[: self._next]])
         return images, labels
 
     def _shuffle(self) -> None:
         order = np.arange(self.num_examples)
         np.random.shuffle(order)
-        self._images, self._labels = self._images[order], self._labels[order]
+        self.images, self.labels = self.images[order], self.labels[order]
 
 
 class Datasets(NamedTuple):
@@ -140,10 +127,8 @@ def read_data_sets(
     """
     missing = [name for name in _FILES.values() if not Path(train_dir, name).exists()]
     if missing:
-        raise FileNotFoundError(
-            f"the directory {train_dir!r} has no {', '.join(missing)}. Nothing is downloaded: put the files from "
-            f"{source_url or DEFAULT_SOURCE_URL} there"
-        )
+        files = f"{', '.join(missing)} from {source_url or DEFAULT_SOURCE_URL}"
+        raise FileNotFoundError(f"Nothing is downloaded: put {files} into the directory {train_dir!r}")
     arrays = {}
     for part, name in _FILES.items():
         with Path(train_dir, name).open("rb") as file:

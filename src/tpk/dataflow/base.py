@@ -17,7 +17,7 @@ import numpy as np
 
 from tpk.dataflow.foreign import is_foreign_sequence
 from tpk.dataflow.memory import Allocate
-from tpk.dataflow.position import Count, Parts, Position, flows_within, in_parts
+from tpk.dataflow.position import Count, Parts, Position, flows_within, has_state, in_parts
 from tpk.errors import ConfigError, InputError
 from tpk.plugin.recorded_options import RecordsOptions
 
@@ -323,6 +323,41 @@ class StatefulProxyDataFlow(StatefulDataFlow, ProxyDataFlow):
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.upstream)
+
+
+class ContinuingDataFlow(StatefulProxyDataFlow):
+    """A proxy whose pass may end in the middle of a pass over the flow beneath, which its next pass continues.
+
+    A subclass iterates what `pass_beneath` returns.
+    """
+
+    _under_way: Iterator[Any] | None = None
+
+    def pass_beneath(self) -> Iterator[Any]:
+        """Return the iterator of the pass that is under way beneath, or of a new pass."""
+        if self._under_way is None:
+            self._under_way = iter(self.upstream)
+        return self._under_way
+
+    def break_off(self) -> None:
+        """Let the next iteration begin the next pass, even in the middle of a pass."""
+        self.place = None
+
+    def close(self) -> None:
+        """Release the resources of the flow beneath; the next pass continues at the same position."""
+        if self._under_way is not None and has_state(self.flow):
+            self.break_off()
+            self.load_state_dict(self.state_dict())
+        super().close()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Let the next iteration continue from a saved state."""
+        super().load_state_dict(state)
+        self._under_way = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy, here or in another process, starts from the beginning.
+        return {**self.__dict__, "_under_way": None}
 
 
 class Share(StatefulProxyDataFlow):
@@ -645,7 +680,7 @@ class LookaheadDataFlow(StatefulProxyDataFlow):
         ```
     """
 
-    _since: Count
+    _caught_up: Mapping[str, Any]
 
     @abstractmethod
     def deliver(self, datapoints: Iterator[Any]) -> Iterator[Any]:
@@ -653,8 +688,7 @@ class LookaheadDataFlow(StatefulProxyDataFlow):
 
     def caught_up(self) -> None:
         """Record that nothing is held back now."""
-        self._since.value = 0
-        self.place = {"caught_up": self.upstream.state_dict()}
+        self.place.value, self._caught_up = 0, self.upstream.state_dict()
 
     @in_parts
     def __iter__(self) -> Generator[Iterator[Any], None, None]:
@@ -663,18 +697,18 @@ class LookaheadDataFlow(StatefulProxyDataFlow):
 
     def _start(self) -> Iterator[Any]:
         """Return the datapoints of this pass, from the loaded place on if there is one."""
-        place = self.begin()
+        since = self.begin() or 0
         datapoints = iter(self.upstream)
-        self._since = Count()
+        self.place = count = Count()
         self.caught_up()
-        delivered = self._since.over(self.deliver(datapoints))
-        if place is not None and place["since"]:
-            for _ in islice(delivered, place["since"]):
-                pass
+        delivered = count.over(self.deliver(datapoints))
+        for _ in islice(delivered, since):
+            pass
+        if since:
             logger.info(
                 "%s continues in the middle of a pass: it made %d datapoints again that were delivered before",
                 type(self).__name__,
-                place["since"],
+                since,
             )
         return delivered
 
@@ -687,15 +721,6 @@ class LookaheadDataFlow(StatefulProxyDataFlow):
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the current iteration."""
         state = super().state_dict()
-        if self.place is not None:
-            del state["upstreams"]  # the flow beneath is ahead
-            state["place"] = {**self.place, "since": self._since.value}
+        if isinstance(self.place, Count):
+            state["upstreams"] = [self._caught_up]  # the flow beneath is ahead
         return state
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration continue from a saved state."""
-        place = state["place"]
-        if place is not None:
-            self._since = Count(place["since"])
-            state = {"upstreams": [place["caught_up"]], **state}
-        super().load_state_dict(state)

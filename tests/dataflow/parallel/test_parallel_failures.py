@@ -488,3 +488,13 @@ def test_an_iteration_that_has_delivered_all_may_be_followed_by_that_of_another_
     rest = list(training)
     flow.close()
     assert (taken, validation, rest) == ([0, 1, 2, 3], [[0], [1], [2], [3]], [])
+
+
+def test_python_exits_at_once_while_threads_are_ahead():
+    code = """
+        from tpk.dataflow import DataFromList, FixedSizeData, MultiThreadRunner
+        flow = FixedSizeData(MultiThreadRunner(lambda: DataFromList(range(10)), 2), 4)
+        assert list(flow) == [0, 1, 2, 3]
+    """
+    # A runner waits a minute for each thread that does not end.
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, timeout=50)

@@ -6,7 +6,15 @@ from itertools import chain, cycle, islice
 import pytest
 from hypothesis import given, strategies as st
 
-from tpk.dataflow import BatchData, DataFromGenerator, DataFromList, FixedSizeData, RepeatedData, RepeatedDataPoint
+from tpk.dataflow import (
+    BatchData,
+    DataFromGenerator,
+    DataFromList,
+    FixedSizeData,
+    MultiThreadRunner,
+    RepeatedData,
+    RepeatedDataPoint,
+)
 from tpk.dataflow.base import shard
 from tpk.errors import ConfigError, InputError
 
@@ -87,6 +95,14 @@ def test_a_pass_that_is_left_early_goes_on_too():
     flow = FixedSizeData(range(10), 4)
     assert list(islice(flow, 2)) == [0, 1]
     assert list(flow) == [2, 3, 4, 5]
+
+
+def test_it_continues_after_its_workers_were_ended():
+    flow = FixedSizeData(MultiThreadRunner(lambda: DataFromList(range(10)), 2), 4)
+    assert list(flow) == [0, 1, 2, 3]
+    flow.close()
+    assert list(flow) == [4, 5, 6, 7]
+    flow.close()
 
 
 @pytest.mark.parametrize("keep_state", [True, False])

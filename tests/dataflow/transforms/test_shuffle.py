@@ -7,7 +7,7 @@ from itertools import islice
 import pytest
 from hypothesis import given, strategies as st
 
-from tpk.dataflow import CacheData, DataFromGenerator, DataFromList, LocallyShuffleData, Position
+from tpk.dataflow import CacheData, DataFromGenerator, DataFromList, LocallyShuffleData, MultiThreadRunner, Position
 from tpk.errors import ConfigError, InputError
 
 
@@ -57,6 +57,31 @@ def test_what_was_kept_of_a_pass_that_was_left_early_is_not_all_there_is():
     flow = CacheData(counting([]))
     assert list(islice(flow, 2)) == [0, 1]
     assert list(flow) == list(flow) == list(range(5))
+
+
+def test_nothing_is_kept_of_a_pass_that_failed():
+    calls = []
+
+    def datapoints():
+        calls.append(None)
+        yield from range(3)
+        if len(calls) == 1:
+            raise OSError("the disk")
+        yield 3
+
+    flow = CacheData(DataFromGenerator(datapoints))
+    with pytest.raises(OSError, match="the disk"):
+        list(flow)
+    assert list(flow) == list(flow) == [0, 1, 2, 3]
+    assert len(calls) == 2
+
+
+def test_closing_it_in_the_first_pass_loses_nothing():
+    flow = CacheData(MultiThreadRunner(lambda: DataFromList(range(10)), 2))
+    assert list(islice(flow, 3)) == [0, 1, 2]
+    flow.close()
+    assert list(flow) == list(flow) == list(range(10))
+    flow.close()
 
 
 def test_from_the_second_pass_on_it_is_shuffled():

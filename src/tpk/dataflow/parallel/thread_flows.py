@@ -152,6 +152,8 @@ class FlowThread:
 
     def wait(self) -> None:
         """Wait for the end of the thread after `stop`, but no longer than `warn_after` seconds."""
+        if sys.is_finalizing():  # Python has stopped all daemon threads, but calls them alive.
+            return
         self._thread.join(self._warn_after)
         if self._thread.is_alive():
             self._warn("was stopped, but has been making a datapoint for", self._warn_after)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator
 from itertools import chain, islice, repeat
 from typing import Any
 
 from tpk.argument_checks import check_at_least
 from tpk.dataflow.base import (
+    ContinuingDataFlow,
     DataFlow,
     LookaheadDataFlow,
     Share,
@@ -108,7 +109,7 @@ class RepeatedDataPoint(LookaheadDataFlow):
 _DATAPOINTS_TO_REPLAY = 64
 
 
-class FixedSizeData(StatefulProxyDataFlow):
+class FixedSizeData(ContinuingDataFlow):
     """Deliver `size` datapoints in each pass: part of a longer flow, or a shorter flow several times.
 
     Workers that share it make all of its datapoints, so put it on top of a runner rather than into one.
@@ -132,7 +133,6 @@ class FixedSizeData(StatefulProxyDataFlow):
         check_at_least(self, 1, size=size)
         self._size = size
         self.keep_state = keep_state
-        self._under_way: Iterator[Any] | None = None
 
     def __len__(self) -> int:
         return self._size
@@ -141,10 +141,8 @@ class FixedSizeData(StatefulProxyDataFlow):
     def __iter__(self) -> Generator[Iterator[Any], None, None]:
         self.place = count = Count(self.begin() or 0)
         while missing := self._size - count.value:
-            if self._under_way is None:
-                self._under_way = iter(self.upstream)
             # `islice` and `Count` leave the iterator open for the next pass.
-            yield count.over(islice(self._under_way, missing))
+            yield count.over(islice(self.pass_beneath(), missing))
             if count.value < self._size:
                 self._under_way = None
                 self._check_not_empty()
@@ -154,11 +152,10 @@ class FixedSizeData(StatefulProxyDataFlow):
 
     def break_off(self) -> None:
         """Let the next iteration begin the next pass, even in the middle of a pass."""
-        if self.keep_state:
-            self.place = None
-        else:
+        super().break_off()
+        if not self.keep_state:
             self._under_way = None
-            super().break_off()
+            self.upstream.break_off()
 
     def _check_not_empty(self) -> None:
         if not self.upstream.delivered:
@@ -170,12 +167,3 @@ class FixedSizeData(StatefulProxyDataFlow):
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return some blocks of each pass: passes over a share of the flow beneath would have other datapoints."""
         return Share(self, index, count, block)
-
-    def __getstate__(self) -> dict[str, Any]:
-        # A copy, here or in another process, starts from the beginning.
-        return {**self.__dict__, "_under_way": None}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration continue from a saved state."""
-        super().load_state_dict(state)
-        self._under_way = None

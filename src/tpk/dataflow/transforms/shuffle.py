@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 from tpk.argument_checks import check_at_least
-from tpk.dataflow.base import LookaheadDataFlow, RNGDataFlow, StatefulProxyDataFlow, may_refill
+from tpk.dataflow.base import ContinuingDataFlow, LookaheadDataFlow, RNGDataFlow, may_refill
 from tpk.dataflow.memory import copy_arrays
 from tpk.dataflow.position import Count, in_parts
 from tpk.errors import InputError
@@ -67,18 +67,16 @@ class LocallyShuffleData(LookaheadDataFlow, RNGDataFlow):
 _DRAWS_AT_ONCE = 1024
 
 
-CacheT = TypeVar("CacheT", bound="CacheData")
+class CacheData(ContinuingDataFlow, RNGDataFlow):
+    """Keep the datapoints of the first pass in memory, and deliver them in all later passes.
 
-
-class CacheData(StatefulProxyDataFlow, RNGDataFlow):
-    """Keep all datapoints of the first pass in memory, and deliver them in all later passes.
-
-    The datapoints are not copied: a change of an array in place affects all later passes. A resumed run fills the
-    memory again from the same pass of the flow. An incomplete first pass keeps nothing.
+    The datapoints are not copied: a change of an array in place affects all later passes. If the first pass is left in
+    the middle, the next one delivers its datapoints again, and then the rest. A resumed run fills the memory again from
+    the same pass of the flow.
 
     Args:
         flow: any iterable of datapoints that fit into memory together.
-        shuffle: whether each pass after the first has a new random order.
+        shuffle: whether each pass has a new random order once all datapoints are in memory.
         seed: see `RNGDataFlow`.
 
     Raises:
@@ -89,90 +87,73 @@ class CacheData(StatefulProxyDataFlow, RNGDataFlow):
     refills_arrays = False
 
     def __init__(self, flow: Iterable[Any], shuffle: bool = False, seed: int | None = None) -> None:
-        StatefulProxyDataFlow.__init__(self, flow)
+        ContinuingDataFlow.__init__(self, flow)
         RNGDataFlow.__init__(self, seed)
         self.shuffle = shuffle
-        self._kept: list[Any] | None = None
-        self._source_state: dict[str, Any] | None = None
-        self._kept_before: int | None = None
+        self._forget()
+
+    def _forget(self, count: int = 0, is_whole: bool = False) -> None:
+        """Keep nothing; the next pass first keeps `count` datapoints again, a whole pass or a part of one."""
+        self._kept: list[Any] = []
+        self._start: dict[str, Any] | None = None  # the position of the flow beneath where the kept pass begins
+        self._count, self._is_whole = count, is_whole
+        self._under_way = None
 
     def __len__(self) -> int:
-        return super().__len__() if self._kept is None else len(self._kept)
+        return self._count if self._is_whole else super().__len__()
 
     @in_parts
     def __iter__(self) -> Generator[Iterator[Any], None, None]:
         begin = self.begin() or 0
         rng = self.epoch_rng()
-        if self._kept_before is not None:
-            self._keep_again(self._kept_before)
-        if self._kept is None:
-            yield self._first_pass(begin)
-        else:
-            kept = self._kept
-            if self.shuffle:
-                kept = [kept[index] for index in rng.permutation(len(kept)).tolist()]
-            self.place = count = Count(begin)
-            yield count.over(islice(kept, begin, None))
+        if self._start is None:
+            self._keep_again()
+        kept = self._kept
+        if self.shuffle and self._is_whole:
+            kept = [kept[index] for index in rng.permutation(len(kept)).tolist()]
+        self.place = count = Count(begin)
+        yield count.over(islice(kept, begin, None))
+        if not self._is_whole:
+            yield count.over(self._keep())
+            self._is_whole = True
         self.place = None
 
-    def _first_pass(self, begin: int) -> Iterator[Any]:
-        datapoints, kept = self._start_keeping(begin)
-        self.place = count = Count(begin)
-        for datapoint in count.over(datapoints):
-            kept.append(datapoint)
-            yield datapoint
-        self._kept = kept
+    def _keep(self) -> Iterator[Any]:
+        """Deliver and keep the datapoints of the pass beneath that are not kept yet."""
+        try:
+            for datapoint in self.pass_beneath():
+                self._kept.append(copy_arrays(datapoint) if self._copies else datapoint)
+                self._count = len(self._kept)
+                yield self._kept[-1]
+        except Exception:
+            self._forget()
+            raise
 
-    def _keep_again(self, count: int) -> None:
-        _, kept = self._start_keeping(None)
-        if len(kept) != count:
+    def _keep_again(self) -> None:
+        count, is_whole = self._count, self._is_whole
+        self._start, self._copies = self.upstream.state_dict(), may_refill(self.flow)
+        found = sum(1 for _ in islice(self._keep(), None if is_whole else count))
+        if found != count:
+            self._forget(count, is_whole)
             raise InputError(
                 f"CacheData kept {count} datapoints of {type(self.flow).__name__} when this position was saved, but "
-                f"finds {len(kept)} now; has the data changed?"
+                f"finds {found} now; has the data changed?"
             )
-        self._kept, self._kept_before = kept, None
-
-    def _start_keeping(self, count: int | None) -> tuple[Iterator[Any], list[Any]]:
-        """Begin the pass whose datapoints are kept; the first `count` (None: all) were delivered before."""
-        datapoints: Iterator[Any] = iter(self.upstream)
-        if may_refill(self.flow):
-            datapoints = map(copy_arrays, datapoints)
-        self._source_state = self.upstream.state_dict()
-        kept = list(islice(datapoints, count))
-        if kept:
-            logger.info("CacheData: kept %d datapoints again that were delivered before", len(kept))
-        return datapoints, kept
-
-    def break_off(self) -> None:
-        """Let the next iteration begin the next pass, even in the middle of a pass."""
-        if self._kept is not None or self._kept_before is not None:
-            self.place = None  # the flow beneath is not iterated, or only to keep the same pass again
-            return
-        if self._is_loaded and self.place is not None:
-            self._start_keeping(self.place)  # to bring the flow beneath to its position in the pass
-        super().break_off()
-        self._source_state = None
-
-    def with_sources(self: CacheT, sources: Sequence[Iterable[Any]]) -> CacheT:
-        """Return a copy on top of another flow, with nothing kept."""
-        same = super().with_sources(sources)
-        same._kept = same._source_state = same._kept_before = None
-        return same
+        if count:
+            logger.info("CacheData: kept %d datapoints again that were delivered before", count)
 
     def __getstate__(self) -> dict[str, Any]:
         # The kept datapoints stay in their process; a copy keeps its own.
-        nothing = {"_kept": None, "_source_state": None, "place": None}
-        return {**self.__dict__, **nothing} if self._kept is not None else self.__dict__
+        return {**super().__getstate__(), "_kept": [], "_start": None, "_count": 0, "_is_whole": False, "place": None}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the current iteration, and the number of datapoints kept."""
+        """Return the state of the current iteration, and how many datapoints are kept from which position on."""
         state = super().state_dict()
-        if self._source_state is not None:
-            state["upstreams"] = [self._source_state]
-        return {**state, "kept": self._kept_before if self._kept is None else len(self._kept)}
+        if self._start is not None:
+            state["upstreams"] = [self._start]
+        return {**state, "count": self._count, "is_whole": self._is_whole}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next iteration continue from a saved state."""
         super().load_state_dict(state)
-        self._kept, self._kept_before = None, state["kept"]
-        self._source_state = state["upstreams"][0] if self.place is not None or self._kept_before is not None else None
+        self._forget(state["count"], state["is_whole"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 
 import numpy as np
 import pytest
@@ -129,3 +130,15 @@ def test_a_trainer_without_data_says_how_many_steps(caplog):
     caplog.set_level(logging.INFO, logger="tpk.train")
     Nothing().train(steps_per_epoch=2000, max_epoch=1)
     assert "an epoch is 2,000 steps" in caplog.messages
+
+
+def test_an_epoch_without_an_end_is_not_counted(caplog):
+    class StopsAfterThree(tpk.Trainer):
+        def run_step(self):
+            if self.local_step == 3:
+                raise tpk.StopTraining("enough")
+
+    caplog.set_level(logging.INFO, logger="tpk.train")
+    StopsAfterThree().train(steps_per_epoch=sys.maxsize, max_epoch=1)
+    assert "an epoch is any number of steps" in caplog.messages
+    assert "training ended in epoch 1, after 3 steps (3 in all): enough" in caplog.messages

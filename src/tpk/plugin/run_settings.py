@@ -11,7 +11,7 @@ import attrs
 StrPath: TypeAlias = str | os.PathLike[str]
 
 FOREVER = 2**63 - 1
-"""The `max_epoch` of a training run that ends by itself."""
+"""The `max_epoch`, or the `steps_per_epoch`, of a training run that ends by itself."""
 
 
 @attrs.define

@@ -10,6 +10,7 @@ import numpy as np
 import tpk
 from tpk.dataflow.base import flow_length
 from tpk.errors import ConfigError
+from tpk.plugin.run_settings import FOREVER
 from tpk.text import format_count
 
 _TIMES = " \u00d7 "
@@ -37,7 +38,8 @@ def steps_of_one_pass(trainer: tpk.Trainer) -> int:
 def describe_epoch(trainer: tpk.Trainer) -> str:
     """Return a description of an epoch: its steps, towers and batches, its share of the data, and the devices."""
     strategy, source = trainer.strategy, trainer.input_source
-    factors = [format_count(trainer.loop.steps_per_epoch, "step")]
+    steps = trainer.loop.steps_per_epoch
+    factors = ["any number of steps" if steps == FOREVER else format_count(steps, "step")]
     if strategy.num_replicas > 1:
         factors.append(f"{strategy.num_replicas} towers")
     if strategy.world_size > 1:
@@ -58,7 +60,7 @@ def describe_epoch(trainer: tpk.Trainer) -> str:
 
 
 def _describe_passes(trainer: tpk.Trainer, size: int | None, datapoints: int | None) -> str:
-    if not size or not trainer.loop.steps_per_epoch:
+    if not size or trainer.loop.steps_per_epoch in (0, FOREVER):
         return ""
     taken, world_size = trainer.loop.steps_per_epoch * trainer.strategy.num_replicas, trainer.strategy.world_size
     # Datapoints that are too few for a last step of all towers may be left.

@@ -16,6 +16,7 @@ import tpk
 from tpk.callbacks.statistics.followed import StatisticFollower
 from tpk.callbacks.triggers import callbacks_of
 from tpk.errors import Preempted, StopTraining, add_note, in_one_line
+from tpk.plugin.run_settings import FOREVER
 from tpk.text import human_duration
 from tpk.train.run.names import how_to_resume
 
@@ -95,10 +96,10 @@ def _reason_of_end(trainer: tpk.Trainer) -> str:
 
 def steps_done(trainer: tpk.Trainer) -> str:
     """Return how many steps a training has made, as text."""
-    progress = trainer.loop.progress
+    progress, steps = trainer.loop.progress, trainer.loop.steps_per_epoch
+    of_all = "" if steps == FOREVER else f" of its {steps}"
     return (
-        f"in epoch {progress.epoch_num}, after {progress.local_step + 1} of its {trainer.loop.steps_per_epoch} steps "
-        f"({progress.global_step} in all)"
+        f"in epoch {progress.epoch_num}, after {progress.local_step + 1}{of_all} steps ({progress.global_step} in all)"
     )
 
 

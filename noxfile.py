@@ -254,27 +254,48 @@ def port_oracle(session):
     run_tests(session, "tests/oracle")
 
 
+def python_with(session, version, name, *packages):
+    """Return the path of a Python of another version, in an environment of its own with these packages."""
+    python = shutil.which(f"python{version}")
+    if python is None:
+        session.error(f"there is no python{version} on the path: `pyenv install {version}` gets it")
+    environment = Path(session.create_tmp(), name).absolute()
+    if not environment.exists():
+        session.run(python, "-m", "venv", str(environment), external=True)
+    installed = str(environment / "bin" / "python")
+    session.run(installed, "-m", "pip", "install", "--quiet", *packages, external=True)
+    return installed
+
+
+def tensorflow_1(session):
+    """Return the path of a Python with TensorFlow 1.15 itself."""
+    # NumPy and protobuf as of its time, for which it has no upper bounds; the last SciPy with functions for images.
+    packages = ("tensorflow==1.15.5", "numpy<1.19", "protobuf<3.21", "scipy==1.1", "pillow<10")
+    return python_with(session, OF_TENSORFLOW_1, "tensorflow1", *packages)
+
+
 @nox.session(python=NEWEST)
 def tf1_oracle(session):
     """Cases and scripts with TensorFlow 1.15 itself, on Python 3.7, and with the package that runs them without it."""
-    python = shutil.which(f"python{OF_TENSORFLOW_1}")
-    if python is None:
-        session.error(
-            f"TensorFlow 1.15 needs Python {OF_TENSORFLOW_1}, and there is no python{OF_TENSORFLOW_1} on the path: "
-            f"`pyenv install {OF_TENSORFLOW_1}` gets it"
-        )
     session.install("tensorflow-cpu==2.21.*", *ON_CPUS, *TEST_TOOLS)
     session.install("tf_slim>=1.1")  # for group_norm and the networks of slim.nets
     session.install("--no-deps", ".", "./plugins/tpk-tensorflow1")
-    oracle = Path(session.create_tmp(), "tensorflow1").absolute()
-    if not oracle.exists():
-        session.run(python, "-m", "venv", str(oracle), external=True)
-    in_oracle = str(oracle / "bin" / "python")
-    # NumPy and protobuf as of its time, for which it has no upper bounds; the last SciPy with functions for images.
-    packages = ("tensorflow==1.15.5", "numpy<1.19", "protobuf<3.21", "scipy==1.1", "pillow<10")
-    session.run(in_oracle, "-m", "pip", "install", "--quiet", *packages, external=True)
+    in_oracle = tensorflow_1(session)
     session.chdir("plugins/tpk-tensorflow1")
     run_tests(session, "tests/oracle", TPK_TENSORFLOW_1_15=in_oracle)
+
+
+@nox.session(python=NEWEST)
+def estimator_oracle(session):
+    """Programs with the Estimators of TensorFlow 2.15 and 1.15 themselves, and with the package that replaces them."""
+    session.install("tensorflow-cpu==2.21.*", *ON_CPUS, *TEST_TOOLS, "pandas")
+    session.install("--no-deps", ".", "./plugins/tpk-tensorflow1", "./plugins/tpk-estimator")
+    oracles = {
+        "TPK_ESTIMATOR_2_15": python_with(session, OLDEST, "estimator", "tensorflow-cpu==2.15.1", "pandas"),
+        "TPK_TENSORFLOW_1_15": tensorflow_1(session),
+    }
+    session.chdir("plugins/tpk-estimator")
+    run_tests(session, "tests/oracle", **oracles)
 
 
 @nox.session(python=NEWEST)

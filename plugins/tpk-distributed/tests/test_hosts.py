@@ -136,6 +136,29 @@ def test_a_cut_between_two_hosts_is_named_by_both(network, launch):
         assert other in error
 
 
+def train_with_patience(hosts, addresses):
+    enter_host(hosts, addresses)
+    options = {"timeouts": {"heartbeat": 60.0, "start": 60.0}}
+    collective_trainings.train_forever(rank=-1, options=options)
+
+
+@in_long_form
+def test_an_interruption_is_named_by_both_ends(network, launch):
+    running = launch(train_with_patience, workers=3, args=(network.hosts, network.addresses), timeout=150)
+    for worker in running.workers:
+        worker.wait_for("step 5")
+    network.disconnect(0)
+    time.sleep(27)  # The length of the interruption: longer than gRPC waits, shorter than the heartbeat.
+    network.connect(0)
+    errors = []
+    for outcome in running.wait():
+        assert outcome.status == 1, outcome.stderr[-3000:]
+        errors += re.findall("^tpk.errors.PeerError: .*", outcome.stderr, re.MULTILINE)[-1:]
+    # It is the chief's link, as the chief sees it, or another host.
+    chief = rf"(rank 0 \([\d.:]*\) did not answer for .*|between there and {network.hosts[0]}) (is cut|was interrupted)"
+    assert all(re.search(chief, error) for error in errors), errors
+
+
 def train_two_epochs(hosts, addresses, train, run_dir, killed):
     kill = collective_trainings.Steps(killed, 7, lambda: os.kill(os.getpid(), signal.SIGKILL))
     # On each host another one: only the chief needs it.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import attrs
 import pytest
 from tpk_distributed import Cluster, Timeouts
@@ -169,3 +171,27 @@ def test_a_process_that_waits_at_another_point_is_reported(world):
     world.now = 31
     (reason,) = world.members.in_vain(wait, {**NO_COUNTS, "step": 3})
     assert reason.startswith(f"{RANK_2} is at another point of the program: it waits in gather 1, and this process in")
+
+
+def test_who_does_not_answer_is_named_with_the_seconds(world):
+    world.now = 20
+    world.beat(2)
+    (silence,) = world.members.silences(10)
+    assert silence.startswith(f"{RANK_1} did not answer for the last 20 s") and socket.gethostname() in silence
+
+
+def test_who_hears_nobody_names_nobody(world):
+    world.now = 20
+    (silence,) = world.members.silences(10)
+    assert silence.startswith("all other processes did not answer for the last 20 s")
+
+
+def test_an_interruption_that_is_over_is_named_with_its_seconds(world):
+    for world.now in range(2, 28):
+        world.beat(2)
+    world.beat(1)
+    (silence,) = world.members.silences(26)
+    assert silence.startswith(f"{RANK_1} did not answer for 27 s, until 0 s ago") and socket.gethostname() in silence
+    for world.now in range(28, 60):
+        world.beat(1, 2)
+    assert world.members.silences(59) == []

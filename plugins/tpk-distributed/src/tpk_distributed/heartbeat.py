@@ -292,9 +292,4 @@ class Heartbeat:
                 event.set()
             with self._changed:
                 self._changed.wait(min(0.2, end - now))
-        silent = self.members.silent_since(happened)
-        servers = [each for each in silent if each.key[0] == PS]
-        return [
-            f"{each.name} does not answer: its process or host is dead, or the network is cut"
-            for each in servers or silent
-        ]
+        return self.members.silences(happened)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import socket
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +28,8 @@ TRAINING, LEFT = "training", "left"
 SECONDS_BETWEEN_BEATS = 1.0
 _BEATS_MISSED = 3
 """The number of missed heartbeats after which a worker's address is checked."""
+_SECONDS_OF_INTERRUPTION, _SECONDS_SINCE = 5.0, 30.0
+"""A longer silence between two signs of life counts as an interruption, and explains a failure for so long."""
 
 Key = tuple[str, int]
 """The job of a process, and its index there."""
@@ -109,6 +113,7 @@ class Member:
         state: its last reported state, if it is a worker.
         heard_at: the time of its last sign of life; None before the first.
         gone: the reason why it is considered dead; empty if it is not.
+        interruption: the seconds of its last interruption, and the time when that was over.
     """
 
     key: Key
@@ -117,6 +122,13 @@ class Member:
     state: WorkerState | None = None
     heard_at: float | None = None
     gone: str = ""
+    interruption: tuple[float, float] = (0.0, -math.inf)
+
+    def hear(self, now: float) -> None:
+        """Record a sign of life."""
+        if self.heard_at is not None and now - self.heard_at > _SECONDS_OF_INTERRUPTION:
+            self.interruption = now - self.heard_at, now
+        self.heard_at = now
 
     def count(self, kind: str) -> int:
         """Return the number of waits of a kind that it has begun."""
@@ -161,7 +173,7 @@ class Membership:
     def hear(self, key: Key) -> None:
         """Record a sign of life of a process."""
         if key in self._members:
-            self._members[key].heard_at = self._clock()
+            self._members[key].hear(self._clock())
 
     def note(self, states: Mapping[int, WorkerState]) -> None:
         """Record the states of workers, by rank. An unchanged state is not a sign of life."""
@@ -175,7 +187,8 @@ class Membership:
                 same = before.training == self._training
                 member.gone = "is gone: another process has taken its place" if same else ""
             if before is None or is_another or state.beat > before.beat:
-                member.state, member.heard_at = state, self._clock()
+                member.state = state
+                member.hear(self._clock())
         noted = [self._members[WORKER, rank] for rank in states if (WORKER, rank) in self._members]
         stale = [each for each in noted if self._silence(each) >= _BEATS_MISSED * SECONDS_BETWEEN_BEATS]
         if stale:  # One at a time, because the check may take a while.
@@ -248,10 +261,27 @@ class Membership:
         """Return the processes that are considered dead."""
         return [each for each in self._members.values() if each.gone]
 
-    def silent_since(self, moment: float) -> list[Member]:
-        """Return the processes that had started, have not left, and have given no sign of life since `moment`."""
+    def silences(self, moment: float) -> list[str]:
+        """Return which processes have not answered since `moment`, or if all have, which did not shortly before.
+
+        Silent parameter servers precede workers.
+        """
+        now, own = self._clock(), socket.gethostname()
         here = [each for each in self._members.values() if each.heard_at is not None and not self._has_left(each)]
-        return [each for each in here if each.heard_at is not None and each.heard_at < moment]
+        silent = [each for each in here if each.heard_at is not None and each.heard_at < moment]
+        silent = [each for each in silent if each.key[0] == PS] or silent
+        if silent:
+            names = _names_unless_all(silent, here)
+            seconds = max(map(self._silence, silent))
+            ending = f"dead, or the network between there and {own} is cut"
+            return [f"{names} did not answer for the last {seconds:.0f} s: {ending}"]
+        back = [each for each in here if each.interruption[1] > moment - _SECONDS_SINCE]
+        if back:
+            names = _names_unless_all(back, here)
+            seconds, over = max(each.interruption for each in back)
+            ending = f"the network between there and {own} was interrupted"
+            return [f"{names} did not answer for {seconds:.0f} s, until {now - over:.0f} s ago: {ending}"]
+        return []
 
     def behind(self, wait: Wait) -> list[Member]:
         """Return the workers that have not reached the point where this one waits."""
@@ -331,6 +361,10 @@ class Membership:
 def names_of(members: Sequence[Member]) -> str:
     """Return the names of processes in messages."""
     return ", ".join(each.name for each in members)
+
+
+def _names_unless_all(members: Sequence[Member], known: Sequence[Member]) -> str:
+    return names_of(members) if len(members) < len(known) or len(known) == 1 else "all other processes"
 
 
 def _digest(cluster: Cluster) -> str:

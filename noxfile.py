@@ -224,12 +224,13 @@ def faults(session):
 def hosts(session):
     """Trainings on several hosts, which are network namespaces, in the long form; `plugins` runs a short one.
 
-    They are skipped, with the reason, without root or iproute2, and some without SLURM (Debian: slurm-wlm, munge).
+    They are skipped, with the reason, without root or iproute2, and some without SLURM or sshd.
     """
     session.install("tensorflow-cpu==2.21.*", *ON_CPUS, *TEST_TOOLS)
     session.install("--no-deps", ".", "./plugins/tpk-distributed")
     session.chdir("plugins/tpk-distributed")
-    run_tests(session, "tests/test_hosts.py", "tests/test_cut_link.py", "tests/test_slurm.py", TPK_HOSTS="all")
+    tests = [f"tests/test_{name}.py" for name in ("hosts", "cut_link", "launch_on_hosts", "slurm")]
+    run_tests(session, *tests, TPK_HOSTS="all")
 
 
 @nox.session(python=NEWEST)

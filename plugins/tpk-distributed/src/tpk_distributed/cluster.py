@@ -26,12 +26,17 @@ WAYS_TO_SAY = (
 )
 
 
+def is_address(text: str) -> bool:
+    """Whether a text is ``"host:port"``."""
+    match = _ADDRESS.match(text)
+    return match is not None and 0 < int(match["port"]) < 2**16
+
+
 def _addresses(values: Any) -> tuple[str, ...]:
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise ConfigError(f"{values!r}: expected a list of addresses such as ['host0:2222', 'host1:2222'].")
     for value in values:
-        match = _ADDRESS.match(value) if isinstance(value, str) else None
-        if match is None or not 0 < int(match["port"]) < 2**16:
+        if not isinstance(value, str) or not is_address(value):
             raise ConfigError(
                 f"{value!r} is not the address of a process; expected 'host:port', such as '127.0.0.1:2222'."
             )

@@ -42,7 +42,7 @@ class Connections:
         ends = frozenset[End]().union(*(self._ends[address] for address in addresses))
         for connection in _tcp_sockets():
             with connection as held, suppress(OSError):
-                if _normal(held.getpeername()) in ends:
+                if normal_end(held.getpeername()) in ends:
                     held.shutdown(socket.SHUT_RDWR)
 
 
@@ -121,10 +121,10 @@ def _resolve(address: str) -> Iterator[End]:
     # There are no connections to a host whose name cannot be resolved.
     with suppress(OSError):
         for *_, end in socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM):
-            yield _normal(end)
+            yield normal_end(end)
 
 
-def _normal(end: tuple[object, ...]) -> End:
+def normal_end(end: tuple[object, ...]) -> End:
     """Return an end with its IPv4 address if a socket for IPv6 shows it as a mapped address."""
     ip = ipaddress.ip_address(str(end[0]).partition("%")[0])
     mapped = getattr(ip, "ipv4_mapped", None)

@@ -15,7 +15,22 @@ import attrs
 
 from tpk_distributed.launch import guard
 from tpk_distributed.launch.tagged_lines import TaggedLines
-from tpk_distributed.launch.tasks import Task
+from tpk_distributed.launch.tasks import Host, Task
+
+
+@attrs.frozen
+class Start:
+    """How to start a process.
+
+    Attributes:
+        task: its task in the cluster, or the host of a launcher.
+        command: the program and its arguments.
+        environment: all of its environment variables.
+    """
+
+    task: Task | Host
+    command: Sequence[str]
+    environment: Mapping[str, str]
 
 
 @attrs.define(eq=False)
@@ -23,14 +38,14 @@ class Launched:
     """A launched process.
 
     Attributes:
-        task: its task in the cluster.
+        task: its task in the cluster, or the host of a launcher.
         process: the process.
         stderr: the lines that it writes to stderr.
         streams: its streams that are still open, with their lines.
         status: its exit status, as `subprocess.Popen.returncode` has it; None while it runs.
     """
 
-    task: Task
+    task: Task | Host
     process: subprocess.Popen[bytes]
     stderr: TaggedLines
     streams: dict[IO[bytes], TaggedLines]
@@ -38,8 +53,13 @@ class Launched:
 
     def send(self, signum: int) -> None:
         """Send a signal to the process if it runs, but not to its children."""
-        if self.status is None:
+        if self.status is not None:
+            return
+        if self.process.stdin is None:
             self.process.send_signal(signum)
+        else:  # A launcher at another host, which ssh does not pass signals on to.
+            with contextlib.suppress(OSError):
+                self.process.stdin.write(bytes([signum]))
 
     def read(self, stream: IO[bytes]) -> bool:
         """Read from a stream once, and close it when it is exhausted; return whether there may be more."""
@@ -74,21 +94,16 @@ class GuardedGroup:
             os.close(launcher)
             os.close(launched)
 
-    def start(self, command: Sequence[str], task: Task, environment: Mapping[str, str]) -> Launched:
-        """Start a process.
-
-        Args:
-            command: the program and its arguments.
-            task: its task in the cluster.
-            environment: all of its environment variables.
-        """
+    def start(self, start: Start) -> Launched:
+        """Start a process."""
+        task = start.task
         process = subprocess.Popen(
-            command,
+            start.command,
             bufsize=0,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if isinstance(task, Host) else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=environment,
+            env=start.environment,
             pass_fds=[self._launched],
             preexec_fn=partial(os.setpgid, 0, self._guard.pid),
         )

@@ -1,15 +1,19 @@
-"""``tpk launch``: a training of several processes on this host."""
+"""``tpk launch``: a training of several processes, on this host or on several."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.machinery
 import os
+import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from tpk.errors import ConfigError
+from tpk_distributed.cluster import PS, WORKER, is_address
 
 _EXAMPLES = """\b
 Examples:
@@ -18,11 +22,19 @@ Examples:
   tpk launch -n 2 -m my_package.train --max-epoch 3
 
 \b
-This is for one host. For several hosts, use the launcher of the cluster:
+On two hosts, with 4 workers on each; the first line does by ssh what the others do:
+  tpk launch -n 4 --hosts one,two train.py
+  tpk launch -n 4 --nodes 2 --node-rank 0 --master one:29500 train.py    on host one
+  tpk launch -n 4 --nodes 2 --node-rank 1 --master one:29500 train.py    on host two
+
+\b
+A cluster has its own launcher:
   horovodrun -np 8 -H one:4,two:4 python train.py      horovod
   srun --ntasks=8 python train.py                      SLURM
   Kubernetes, such as with a TFJob of Kubeflow         sets TF_CONFIG
 """
+
+_PORT = 29500
 
 _THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
 
@@ -32,10 +44,23 @@ _THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS
     context_settings={"allow_interspersed_args": False},
     epilog=_EXAMPLES,
 )
-@click.option("-n", "workers", metavar="N", type=click.IntRange(min=1), required=True, help="The number of workers.")
 @click.option(
-    "--ps", metavar="M", type=click.IntRange(min=0), default=0, help="The number of parameter servers.  [default: none]"
+    "-n", "workers", metavar="N", type=click.IntRange(min=1), required=True, help="The number of workers on each host."
 )
+@click.option(
+    "--ps",
+    metavar="M",
+    type=click.IntRange(min=0),
+    default=0,
+    help="The number of parameter servers, which are at the first host.  [default: none]",
+)
+@click.option("--hosts", metavar="HOST,...", help="Start the script on these hosts by ssh, in this directory.")
+@click.option("--nodes", type=click.IntRange(min=1), default=1, help="The number of hosts.  [default: only this one]")
+@click.option("--node-rank", type=click.IntRange(min=0), help="The number of this host, from 0.")
+@click.option(
+    "--master", metavar="HOST:PORT", help="Where the launchers of all hosts meet: an address of the first host."
+)
+@click.option("--attached", is_flag=True, hidden=True)
 @click.option(
     "--threads",
     metavar="K",
@@ -53,8 +78,20 @@ _THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS
 )
 @click.option("-m", "is_module", is_flag=True, help="SCRIPT is the name of a module.")
 @click.argument("script", nargs=-1, required=True, type=click.UNPROCESSED, metavar="SCRIPT [ARGUMENT]...")
-def launch(workers: int, ps: int, threads: int | None, grace: float, is_module: bool, script: tuple[str, ...]) -> int:
-    """Start a script in several processes on this host.
+def launch(
+    workers: int,
+    ps: int,
+    hosts: str | None,
+    nodes: int,
+    node_rank: int | None,
+    master: str | None,
+    attached: bool,
+    threads: int | None,
+    grace: float,
+    is_module: bool,
+    script: tuple[str, ...],
+) -> int:
+    """Start a script in several processes, on this host or on several.
 
     Each process finds its task and the addresses of the others in the environment variable TF_CONFIG, which strategies
     of several processes read. Worker 0 is the chief. The arguments after SCRIPT go to the script; it has no stdin.
@@ -64,20 +101,52 @@ def launch(workers: int, ps: int, threads: int | None, grace: float, is_module: 
     printed last. When all workers have ended, parameter servers are ended. No process is left behind, even if this one
     is killed. The exit status is the status of the process that failed first, or 128 plus the number of the signal that
     killed it.
+
+    On several hosts, the script and the Python environment are at the same paths, and each host reaches each other one
+    at all ports. If a process fails, the launchers of all hosts end theirs.
     """
     if os.name != "posix":
         raise ConfigError("tpk launch needs Linux or macOS: it uses process groups.")
     # These import modules that Windows does not have.
-    from tpk_distributed.launch.launched_processes import run_processes
-    from tpk_distributed.launch.tasks import reserved_cluster
+    from tpk_distributed.launch.launched_processes import run_launchers, run_processes
+    from tpk_distributed.launch.launchers import Meeting
+    from tpk_distributed.launch.tasks import Host, Task, reserved_cluster
 
+    options = [f"-n{workers}", f"--ps={ps}", f"--grace={grace:g}", *([f"--threads={threads}"] if threads else [])]
+    program = [*(["-m"] if is_module else []), *script]
+    if hosts is not None:
+        if nodes != 1 or node_rank is not None:
+            raise click.UsageError("--hosts numbers the hosts itself: leave out --nodes and --node-rank.")
+        names = hosts.split(",")
+        options += [f"--nodes={len(names)}", f"--master={master or names[0].rpartition('@')[2] + f':{_PORT}'}"]
+        return run_launchers(
+            {Host(name): _by_ssh(name, [*options, f"--node-rank={rank}", *program]) for rank, name in enumerate(names)},
+            grace,
+        )
     _check(is_module, script[0])
     environment = {"PYTHONUNBUFFERED": "1", **os.environ}
     if threads is not None:
         environment.update(dict.fromkeys(_THREADS, str(threads)))
-    command = [sys.executable, *(["-m"] if is_module else []), *script]
-    with reserved_cluster(workers, ps) as cluster:
-        return run_processes(command, cluster, environment, grace)
+    command = [sys.executable, *program]
+    with contextlib.ExitStack() as held:
+        if nodes == 1:
+            return run_processes(command, held.enter_context(reserved_cluster(workers, ps)), environment, grace)
+        if node_rank is None or node_rank >= nodes or master is None or not is_address(master):
+            raise click.UsageError(f"--nodes {nodes} needs --node-rank, from 0 to {nodes - 1}, and --master HOST:PORT.")
+        own = held.enter_context(reserved_cluster(workers, 0 if node_rank else ps))
+        meeting = Meeting(nodes, node_rank, master)
+        cluster, first, links = held.enter_context(meeting.exchange(own))
+        tasks = [Task(WORKER, first + index) for index in range(workers)] + [
+            Task(PS, index) for index in range(len(own.ps))
+        ]
+        return run_processes(command, cluster, environment, grace, tasks, links, attached)
+
+
+def _by_ssh(host: str, arguments: Sequence[str]) -> list[str]:
+    """Return the command that starts a launcher at a host, in the current directory."""
+    launcher = [sys.executable, "-m", "tpk", "launch", "--attached", *arguments]
+    # ssh would ask for a password at the terminal, which all of them share.
+    return ["ssh", "-o", "BatchMode=yes", host, f"cd {shlex.quote(os.getcwd())} && exec {shlex.join(launcher)}"]
 
 
 def _check(is_module: bool, target: str) -> None:

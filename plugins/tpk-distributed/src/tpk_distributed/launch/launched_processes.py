@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import selectors
 import signal
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import IO
 
 from tpk_distributed.cluster import WORKER, Cluster
-from tpk_distributed.launch.guarded_group import GuardedGroup, Launched
+from tpk_distributed.launch.guarded_group import GuardedGroup, Launched, Start
+from tpk_distributed.launch.launchers import Link
 from tpk_distributed.launch.tagged_lines import say, write
-from tpk_distributed.launch.tasks import tasks_of
+from tpk_distributed.launch.tasks import Host, Task, tasks_of
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 SETTLE_SECONDS = 5.0
 """How long to wait for the process that failed first, if another one already reports that it lost a peer."""
 
 
-def run_processes(command: Sequence[str], cluster: Cluster, environment: Mapping[str, str], grace: float) -> int:
+def run_processes(
+    command: Sequence[str],
+    cluster: Cluster,
+    environment: Mapping[str, str],
+    grace: float,
+    tasks: Sequence[Task] | None = None,
+    links: Sequence[Link] = (),
+    is_attached: bool = False,
+) -> int:
     """Start a process for each task, and wait until all have ended; leave none behind.
 
     Signals that this process receives go to the workers. When a process fails, the others get SIGTERM, and later
@@ -31,19 +42,32 @@ def run_processes(command: Sequence[str], cluster: Cluster, environment: Mapping
         cluster: the processes.
         environment: the environment variables that all processes have.
         grace: the seconds between SIGTERM and SIGKILL.
+        tasks: which processes of the cluster to start; by default all of them.
+        links: to the launchers that start the others.
+        is_attached: whether signals also come by stdin, a byte each, from a launcher that uses ssh. Its end is SIGTERM.
 
     Returns:
         The exit status of the process that failed first, or 128 plus the number of the signal that killed it; 0 if none
-        failed.
+        failed; if that was at another host, what its launcher tells.
     """
+    starts = [
+        Start(task, command, {**environment, "TF_CONFIG": cluster.as_tf_config(task.job, task.index)})
+        for task in (tasks_of(cluster) if tasks is None else tasks)
+    ]
+    return _run(starts, grace, links, is_attached)
+
+
+def run_launchers(commands: Mapping[Host, Sequence[str]], grace: float) -> int:
+    """Start a launcher at each host by a command, and wait until all have ended; see `run_processes`."""
+    return _run([Start(host, command, os.environ) for host, command in commands.items()], grace)
+
+
+def _run(starts: Sequence[Start], grace: float, links: Sequence[Link] = (), is_attached: bool = False) -> int:
     with _signals_received() as signals, contextlib.ExitStack() as cleanup:
         group = GuardedGroup(grace)
         cleanup.callback(group.kill)
-        launched = [
-            group.start(command, task, {**environment, "TF_CONFIG": cluster.as_tf_config(task.job, task.index)})
-            for task in tasks_of(cluster)
-        ]
-        watch = _Watch(launched, group, grace, signals)
+        launched = [group.start(each) for each in starts]
+        watch = _Watch(launched, group, grace, signals, links, is_attached)
         watch.wait()
         # Their children must end before the last of the output can be read.
         group.kill()
@@ -57,34 +81,49 @@ def run_processes(command: Sequence[str], cluster: Cluster, environment: Mapping
 class _Watch:
     """Reads the output of the processes, forwards signals, and ends the others when one fails."""
 
-    def __init__(self, launched: list[Launched], group: GuardedGroup, grace: float, signals: socket.socket) -> None:
+    def __init__(
+        self,
+        launched: list[Launched],
+        group: GuardedGroup,
+        grace: float,
+        signals: socket.socket,
+        links: Sequence[Link],
+        is_attached: bool,
+    ) -> None:
         self._launched = launched
         self._workers = [each for each in launched if each.task.job == WORKER]
         self._group = group
         self._grace = grace
         self._signals = signals
         self._selector = selectors.DefaultSelector()
-        self._selector.register(signals, selectors.EVENT_READ)
+        self._selector.register(signals, selectors.EVENT_READ, self._take_signals)
+        if is_attached:
+            self._selector.register(0, selectors.EVENT_READ, self._take_signals_of_launcher)
+        self._links = list(links)
+        for link in links:
+            self._selector.register(link.stream, selectors.EVENT_READ, partial(self._take_end_of, link))
         for each in launched:
             for stream in each.streams:
-                self._selector.register(stream, selectors.EVENT_READ, (each, stream))
+                self._selector.register(stream, selectors.EVENT_READ, partial(self._read, each, stream))
         self._forwarded: list[int] = []
         self._failed: list[Launched] = []
+        self._status_elsewhere = 0
         self._is_ending = False
         self._due: tuple[float, signal.Signals] | None = None
 
     def wait(self) -> None:
-        """Wait until all processes have ended."""
+        """Wait until all processes have ended, and tell the other launchers how."""
         while any(each.status is None for each in self._launched):
             timeout = None if self._due is None else max(self._due[0] - time.monotonic(), 0)
             for key, _ in self._selector.select(timeout):
-                if key.data is None:
-                    self._forward(self._signals.recv(64))
-                else:
-                    self._read(*key.data)
+                key.data()
             self._note_ends()
             if self._due is not None and time.monotonic() >= self._due[0]:
                 self._end_the_others(self._due[1])
+        if self._failed:
+            self._tell_other_launchers(self._failed[0])
+        for link in self._links:
+            link.tell(0)
 
     def read_all(self, each: Launched) -> None:
         """Read everything that a process has written so far."""
@@ -94,14 +133,18 @@ class _Watch:
 
     def conclude(self) -> int:
         """Report which process failed first, and how; return the exit status."""
+        if self._status_elsewhere:
+            return self._status_elsewhere
         if not self._failed:
             ends = [each.status for each in self._workers if each.status]
             return _exit_status(ends[0]) if ends else 0
         first = next((each for each in self._failed if not _blames_another(each)), self._failed[0])
         assert first.status is not None
+        if isinstance(first.task, Host):  # Its launcher has said what there is to say.
+            return _exit_status(first.status)
         error = first.stderr.error()
         ending = ". The end of its stderr:" if error else ", and wrote nothing to stderr."
-        say(f"{first.task} {_described(first.status)}{ending}")
+        say(f"{first.task} {_described(first)}{ending}")
         write(2, error)
         return _exit_status(first.status)
 
@@ -110,6 +153,32 @@ class _Watch:
         if stream not in each.streams:
             self._selector.unregister(stream)
         return more
+
+    def _take_signals(self) -> None:
+        self._forward(self._signals.recv(64))
+
+    def _take_signals_of_launcher(self) -> None:
+        signums = os.read(0, 64)
+        self._forward(signums)
+        if not signums:  # It is gone.
+            self._selector.unregister(0)
+            self._end_the_others(signal.SIGTERM)
+
+    def _take_end_of(self, link: Link) -> None:
+        self._selector.unregister(link.stream)
+        self._links.remove(link)
+        status, failure = link.end()
+        if status and not self._status_elsewhere and not self._failed:
+            self._status_elsewhere = status
+            say(f"{failure}; the processes of this host are ended.")
+            for each in self._links:
+                each.tell(status, failure)
+            self._end_the_others(signal.SIGTERM)
+
+    def _tell_other_launchers(self, failed: Launched) -> None:
+        assert failed.status is not None
+        for link in self._links:
+            link.tell(_exit_status(failed.status), f"{failed.task} {_described(failed)}")
 
     def _forward(self, signums: bytes) -> None:
         for signum in signums:
@@ -127,7 +196,8 @@ class _Watch:
             self.read_all(each)
             if each.status and not self._was_told_to_end(each):
                 self._note_failure(each)
-        if all(each.status is not None for each in self._workers) and self._due is None:
+        has_ended = all(each.status is not None for each in self._workers) and not self._links
+        if has_ended and self._due is None:
             self._end_the_others(signal.SIGTERM)
 
     def _was_told_to_end(self, each: Launched) -> bool:
@@ -139,7 +209,7 @@ class _Watch:
         assert each.status is not None
         self._failed.append(each)
         if len(self._failed) == 1 and any(other.status is None for other in self._launched):
-            say(f"{each.task} {_described(each.status)}; the others are ended.")
+            say(f"{each.task} {_described(each)}; the others are ended.")
         if self._is_ending:
             return
         if self._forwarded:
@@ -147,6 +217,7 @@ class _Watch:
             self._is_ending = True
             self._due = (time.monotonic() + self._grace, signal.SIGKILL)
         elif not _blames_another(each):
+            self._tell_other_launchers(each)
             self._end_the_others(signal.SIGTERM)
         elif self._due is None:
             self._due = (time.monotonic() + SETTLE_SECONDS, signal.SIGTERM)
@@ -170,7 +241,9 @@ def _blames_another(each: Launched) -> bool:
     return b"PeerError:" in each.stderr.last_line
 
 
-def _described(status: int) -> str:
+def _described(each: Launched) -> str:
+    status = each.status
+    assert status is not None
     if status >= 0:
         return f"failed with exit status {status}"
     name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"

@@ -14,12 +14,12 @@ class TaggedLines:
     """The lines of one stream of one process. Of a progress bar, only the last state is shown.
 
     Args:
-        tag: what the lines begin with, in brackets.
+        tag: what the lines begin with, in brackets; empty for lines that have a tag already.
         descriptor: where to write them.
     """
 
     def __init__(self, tag: str, descriptor: int) -> None:
-        self._tag = f"[{tag}] ".encode()
+        self._tag = f"[{tag}] ".encode() if tag else b""
         self._descriptor = descriptor
         self._begun = b""
         self._tail: deque[bytes] = deque(maxlen=_TAIL_LINES)

@@ -33,6 +33,22 @@ class Task:
         return f"rank {self.index}" if self.job == WORKER else f"parameter server {self.index}"
 
 
+@attrs.frozen
+class Host:
+    """A host on which another launcher starts processes, and tags their output.
+
+    Attributes:
+        name: as ``ssh`` takes it.
+    """
+
+    name: str
+    tag = ""
+    job = WORKER
+
+    def __str__(self) -> str:
+        return self.name
+
+
 def tasks_of(cluster: Cluster) -> list[Task]:
     """Return the tasks of all processes: the workers by rank, then the parameter servers."""
     return [Task(job, index) for job, addresses in cluster.jobs.items() for index in range(len(addresses))]

@@ -121,7 +121,8 @@ def test_a_window_slides_over_a_dataset(graph):
         assert [sess.run(batch).tolist() for _ in range(2)] == [[0, 1, 2], [2, 3, 4]]
 
 
-def test_optimize_loss_trains_and_names_what_is_wrong(graph):
+def test_optimize_loss_trains(graph):
+    pytest.importorskip("tf_slim")
     x = tf.get_variable("x", initializer=[3.0, 4.0])
     loss = tf.reduce_sum(x**2) / 2
     step = tf.train.get_or_create_global_step()
@@ -131,12 +132,18 @@ def test_optimize_loss_trains_and_names_what_is_wrong(graph):
         sess.run(train)
         np.testing.assert_allclose(sess.run(x), [2.7, 3.6], rtol=1e-6)
         assert sess.run(step) == 1
-    for options, message in [
-        ({"optimizer": "Sgd"}, "expected one of Adagrad, Adam, .*SGD"),
-        ({"summaries": ["loss", "grads"]}, "{'grads'} are not in"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            layers.optimize_loss(loss, step, **{"learning_rate": 0.1, "optimizer": "SGD", **options})
+
+
+def test_a_train_op_of_slim_summarizes_the_gradients_of_embeddings(graph):
+    pytest.importorskip("tf_slim")
+    x = tf.get_variable("x", initializer=[3.0, 4.0])
+    loss = tf.reduce_sum(tf.nn.embedding_lookup(x, [0]) ** 2)
+    train = slim.learning.create_train_op(loss, tf.train.GradientDescentOptimizer(0.25), summarize_gradients=True)
+    with tf.Session() as sess:
+        sess.run(tf.global_variables_initializer())
+        assert sess.run(train) == 9.0
+        assert sess.run(x).tolist() == [1.5, 4.0]
+        assert len(tf.Summary.FromString(sess.run(tf.summary.merge_all())).value) == 2
 
 
 def test_normalizers_of_contrib_normalize_instances(graph):

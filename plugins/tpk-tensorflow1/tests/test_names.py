@@ -444,12 +444,13 @@ def test_initializers_and_regularizers_of_contrib(graph):
 
 
 def test_framework_finds_variables_and_restores_them(graph, tmp_path):
+    pytest.importorskip("tf_slim")
     with tf.variable_scope("a"):
         first = framework.variable("w", [2], initializer=tf.ones_initializer())
     second = framework.model_variable("b/w", [2], initializer=tf.zeros_initializer())
     assert framework.get_variables("a") == framework.get_variables_to_restore(exclude=["b"]) == [first]
     assert framework.get_variables_by_name("w") == [first, second]
-    assert framework.filter_variables([first, second], ["b"]) == framework.get_model_variables() == [second]
+    assert framework.get_model_variables() == [second]
     with tf.Session() as sess:
         sess.run(tf.global_variables_initializer())
         path = tf.train.Saver([first]).save(sess, str(tmp_path / "model"))
@@ -460,8 +461,9 @@ def test_framework_finds_variables_and_restores_them(graph, tmp_path):
         sess.run(first.assign([5.0, 5.0]))
         framework.assign_from_checkpoint_fn(path, [first, second], ignore_missing_vars=True)(sess)
         assert sess.run(first).tolist() == [1.0, 1.0]
-    with pytest.raises(ValueError, match="has no 'b/w'"):
+    with pytest.raises(ValueError, match=r"missing variable \[b/w\]"):
         framework.assign_from_checkpoint(path, [second])
+    assert framework.filter_variables([first, second], ["b"]) == [second]
     with pytest.raises(ValueError, match="decorate it with @add_arg_scope"), framework.arg_scope([len]):
         pass
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from importlib.util import spec_from_loader
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from tpk.text import nearest
 from tpk_tensorflow1.names import EXTRAS, IMPLEMENTATION, INSTEAD, LIBRARIES, MODULES
+from tpk_tensorflow1.runner.imports import compiled
 
 _PACKAGE = "tpk_tensorflow1"
+_REWRITTEN = ("tf_slim.layers.optimizers", "tf_slim.learning", "tf_slim.nets.", "tf_slim.training.")
+"""Files that use names which TensorFlow has moved, and networks, which are built of the layers of this package."""
 
 
 def finder_in(module: str, names: Iterable[str], *elsewhere: ModuleType) -> Callable[[str], Any]:
@@ -81,18 +85,34 @@ def further_name(module: str, name: str, known: Iterable[str] = ()) -> Any:
     similar = "" if use else nearest(name, known, n=1, cutoff=0.75)
     for library in () if use else LIBRARIES.get(path, ()):
         try:
-            found = importlib.import_module(library)
+            value = getattr(_library(library), name, None)
+            if not isinstance(value, ModuleType | None):
+                return value
+            if value is not None and value.__name__.startswith(f"{library}."):  # not a module that it only imports
+                return _library(value.__name__)
         except ImportError as error:
             package = library.partition(".")[0]
             install = f"pip install 'tpk-tensorflow1[{EXTRAS[package]}]'"
             use = f"the package {package}, if it has this name ({error}): {install}"
             break
-        if hasattr(found, name):
-            return getattr(found, name)
     text = f"{module}.{name} is not available on TensorFlow {importlib.import_module('tensorflow').__version__}"
     if use:
         text += f": use {use}"
     raise AttributeError(f"{text}.{similar}" if similar else f'{text} (see "TF1 programs" in tpk\'s manual)', name=name)
+
+
+def _library(name: str) -> ModuleType:
+    """Return a module of a library; those in `_REWRITTEN` with their imports replaced."""
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None or not name.startswith(_REWRITTEN):
+        return importlib.import_module(name)
+    alias = f"{_PACKAGE}.{name}"
+    if alias not in sys.modules:
+        module = importlib.util.module_from_spec(spec)
+        code = compiled(Path(spec.origin).read_bytes(), spec.origin, {"tf_slim": "tensorflow.contrib.slim"})
+        exec(code, vars(module))
+        sys.modules[alias] = module
+    return sys.modules[alias]
 
 
 class _NamesFinder(MetaPathFinder):
@@ -113,7 +133,7 @@ class _NamesFinder(MetaPathFinder):
         except AttributeError as error:
             # Python ignores the error if `name` is the name of the module that it looks for.
             raise ModuleNotFoundError(str(error), name=f"tensorflow{fullname.removeprefix(_PACKAGE)}") from None
-        return spec_from_loader(fullname, _LoaderOf(value)) if isinstance(value, ModuleType) else None
+        return importlib.util.spec_from_loader(fullname, _LoaderOf(value)) if isinstance(value, ModuleType) else None
 
 
 class _LoaderOf(Loader):

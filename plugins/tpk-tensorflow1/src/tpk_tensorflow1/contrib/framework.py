@@ -160,62 +160,6 @@ def get_variables_to_restore(include: Sequence[str] | None = None, exclude: Sequ
     return list({each.name: each for each in chosen if each.name not in excluded}.values())
 
 
-def filter_variables(
-    var_list: Sequence[Any],
-    include_patterns: Sequence[str] | None = None,
-    exclude_patterns: Sequence[str] | None = None,
-    reg_search: bool = True,
-) -> list[Any]:
-    """Return the variables whose names match a pattern in `include_patterns` and none in `exclude_patterns`."""
-    finds = re.search if reg_search else re.match
-    return [
-        each
-        for each in var_list
-        if (include_patterns is None or any(finds(pattern, each.op.name) for pattern in include_patterns))
-        and not any(finds(pattern, each.op.name) for pattern in exclude_patterns or ())
-    ]
-
-
-def assign_from_checkpoint(model_path: str, var_list: Any, ignore_missing_vars: bool = False) -> tuple[Any, Any]:
-    """Return an op that assigns the values of a checkpoint to variables, and its feeds.
-
-    Args:
-        model_path: the prefix of the checkpoint.
-        var_list: variables, or a mapping from names in the checkpoint to variables.
-        ignore_missing_vars: skip variables that are missing in the checkpoint.
-
-    Raises:
-        ValueError: a variable is missing in the checkpoint.
-    """
-    reader = load_checkpoint(model_path)
-    feeds, ops = {}, []
-    for name, each in _to_restore(model_path, var_list, ignore_missing_vars).items():
-        if not reader.has_tensor(name):
-            raise ValueError(f"the checkpoint {model_path!r} has no {name!r}; ignore_missing_vars=True skips it")
-        value = v1.placeholder(each.dtype.base_dtype, each.shape)
-        feeds[value] = reader.get_tensor(name).reshape(each.shape.as_list())
-        ops.append(each.assign(value).op)
-    return _tf.group(*ops), feeds
-
-
-def assign_from_checkpoint_fn(
-    model_path: str, var_list: Any, ignore_missing_vars: bool = False, reshape_variables: bool = False
-) -> Function:
-    """Return a function of a session that restores variables from a checkpoint; see `assign_from_checkpoint`."""
-    variables = _to_restore(model_path, var_list, ignore_missing_vars)
-    saver = v1.train.Saver(variables, reshape=reshape_variables)
-    return functools.partial(saver.restore, save_path=model_path)
-
-
-def _to_restore(model_path: str, var_list: Any, ignore_missing_vars: bool) -> dict[str, Any]:
-    """Return the variables to restore by their names in the checkpoint, if requested without the missing ones."""
-    by_name = var_list if isinstance(var_list, dict) else {each.op.name: each for each in var_list}
-    if not ignore_missing_vars:
-        return by_name
-    reader = load_checkpoint(model_path)
-    return {name: each for name, each in by_name.items() if reader.has_tensor(name)}
-
-
 __all__ = ["nest", *own_names(__name__)]
 
 __getattr__ = finder_in("tf.contrib.framework", __all__)

@@ -185,6 +185,10 @@ def optimize_loss_with_multipliers():
     )
 
 
+def optimize_loss_with_noise():
+    return _trained(gradient_noise_scale=0.1, optimizer="RMSProp")
+
+
 def optimize_loss_of_embeddings():
     embeddings = tf.get_variable("embeddings", initializer=[[3.0, 4.0], [1.0, 2.0], [5.0, 6.0]])
     loss = tf.reduce_sum(tf.square(tf.nn.embedding_lookup(embeddings, [0, 2])))

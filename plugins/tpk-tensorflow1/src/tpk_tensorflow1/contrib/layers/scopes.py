@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tpk_tensorflow1.contrib.framework import add_arg_scope
 
-__all__ = ["collect_named_outputs", "convert_collection_to_dict", "last_dimension"]
+__all__ = ["collect_named_outputs", "convert_collection_to_dict"]
 
 v1 = tf.compat.v1
 
@@ -124,14 +124,6 @@ def convert_collection_to_dict(collection: Any, clear_collection: bool = False) 
     if clear_collection:
         v1.get_collection_ref(collection).clear()
     return OrderedDict((name, each) for each in tensors for name in getattr(each, "aliases", [each.op.name]))
-
-
-def last_dimension(shape: Any, min_rank: int = 1) -> int:
-    """Return the last size of a shape."""
-    sizes = tf.TensorShape(shape).with_rank_at_least(min_rank).as_list()
-    if sizes[-1] is None:
-        raise ValueError(f"the last size of the shape {shape} is unknown")
-    return sizes[-1]
 
 
 def layout_of(data_format: str | None) -> str:

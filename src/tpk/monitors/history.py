@@ -10,11 +10,10 @@ import json
 import math
 import os
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import attrs
 import numpy as np
 
 from tpk.argument_checks import check_mode
@@ -242,14 +241,7 @@ class History(Mapping[str, np.ndarray]):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the values that `state_dict` returned."""
-        self._series = {
-            name: _Series(
-                array("q", kept["epochs"].tolist()),
-                array("q", kept["steps"].tolist()),
-                array("d", kept["values"].tolist()),
-            )
-            for name, kept in state.items()
-        }
+        self._series = {name: _Series(**kept) for name, kept in state.items()}
 
     def nearest(self, name: str) -> str:
         """Return a hint for a `name` that was never reported: the nearest name, and a list of all names."""
@@ -289,13 +281,11 @@ class History(Mapping[str, np.ndarray]):
         return f'<img src="data:image/png;base64,{base64.b64encode(image.getvalue()).decode()}">'
 
 
-@attrs.define
 class _Series:
     """The values of one scalar, each with the epoch and global step of its report."""
 
-    epochs: array[int] = attrs.field(factory=lambda: array("q"))
-    steps: array[int] = attrs.field(factory=lambda: array("q"))
-    values: array[float] = attrs.field(factory=lambda: array("d"))
+    def __init__(self, epochs: Iterable[int] = (), steps: Iterable[int] = (), values: Iterable[float] = ()) -> None:
+        self.epochs, self.steps, self.values = array("q", epochs), array("q", steps), array("d", values)
 
 
 def column_name(name: str) -> str:

@@ -8,6 +8,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -70,10 +71,8 @@ class JSONWriter(FileMonitor):
 
     def after_train(self, trainer: tpk.Trainer) -> None:
         """Write the remaining rows and close the file."""
-        try:
+        with closing(self):
             self.flush()
-        finally:
-            self.close()
 
     def close(self) -> None:
         """Close the file, if it is open."""

@@ -9,12 +9,13 @@ import sys
 from collections.abc import Iterable, Sequence
 
 import tpk
+from tpk.argument_checks import compiled
 from tpk.errors import ConfigError
 from tpk.monitors.base import Monitor
 
 logger = logging.getLogger(__name__)
 
-_ALL_BUT_AVERAGES = "(?!.*/EMA$).*"
+_ALL_BUT_AVERAGES = "(?s)(?!.*/EMA$).*"
 _SPEED = "_per_second"
 _RATE = "learning_rate"
 _WIDTH_OF_TIME = len("12:00:00 ")
@@ -163,10 +164,4 @@ def _compile(option: str, patterns: Iterable[str]) -> list[re.Pattern[str]]:
         raise ConfigError(
             f"{option} takes a list of regular expressions; write {option}=[{patterns!r}] for a single one."
         )
-    compiled = []
-    for pattern in patterns:
-        try:
-            compiled.append(re.compile(pattern, re.DOTALL))
-        except re.error as error:
-            raise ConfigError(f"{option}: {pattern!r} is not a valid regular expression: {error}.") from error
-    return compiled
+    return [compiled(option, pattern) for pattern in patterns]

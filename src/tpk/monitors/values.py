@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from tpk.errors import TpkError
+from tpk.graph.reports.png import as_pixels, is_floating
+from tpk.text import describe_value
 
 
 class ReportedValueError(TpkError, ValueError):
@@ -46,7 +48,7 @@ def as_scalar(name: str, value: Any) -> int | float:
         )
     if array.dtype.kind in "biu":
         return int(array)
-    if not _is_float(array):
+    if not is_floating(array):
         raise ReportedValueError(
             f"scalar {name!r}: expected a real number, got {value!r} of type {type(value).__name__}."
         )
@@ -58,34 +60,21 @@ def as_images(name: str, images: Any) -> np.ndarray:
 
     Args:
         name: the name of the images, for messages.
-        images: an array of shape ``(height, width)``, ``(height, width, channels)`` or ``(number, height,
-            width, channels)`` with 1, 3 (RGB) or 4 (RGBA) channels. Integers or floats from 0 to 255: values
-            outside this range are clipped, NaN becomes 0.
+        images: see `as_pixels`.
 
     Raises:
         ReportedValueError: if the array has another shape or dtype.
     """
     _check_name(name, "image")
-    array = np.asarray(images)
-    shape = array.shape
-    if array.ndim == 2:
-        array = array[None, :, :, None]
-    elif array.ndim == 3:
-        array = array[None]
-    if array.ndim != 4 or array.shape[-1] not in (1, 3, 4) or array.size == 0:
+    pixels = as_pixels(images)
+    if pixels is None:
         raise ReportedValueError(
-            f"image {name!r}: expected the shape (height, width), (height, width, channels) or (number, "
-            f"height, width, channels) with 1, 3 or 4 channels, got {shape}. Many grey images need a last "
-            "axis: array[..., None]."
+            f"image {name!r}: expected numbers from 0 to 255 of the shape (height, width), (height, width, channels) "
+            "or (number, height, width, channels) with 1, 3 or 4 channels, got "
+            f"{describe_value(np.asarray(images))}. Many grey images need a last axis: array[..., None]. Multiply a "
+            "mask by 255: 255 * array."
         )
-    if array.dtype == np.uint8:
-        return array
-    if array.dtype.kind not in "iu" and not _is_float(array):
-        raise ReportedValueError(
-            f"image {name!r}: expected numbers from 0 to 255, got dtype {array.dtype}. "
-            "Multiply a mask by 255: 255 * array."
-        )
-    return np.rint(np.clip(np.nan_to_num(array.astype(np.float64), nan=0.0), 0, 255)).astype(np.uint8)
+    return pixels
 
 
 def as_distribution(name: str, values: Any) -> np.ndarray:
@@ -100,7 +89,7 @@ def as_distribution(name: str, values: Any) -> np.ndarray:
     """
     _check_name(name, "histogram")
     array = np.asarray(values)
-    if array.size == 0 or (array.dtype.kind not in "biu" and not _is_float(array)):
+    if array.size == 0 or (array.dtype.kind not in "biu" and not is_floating(array)):
         raise ReportedValueError(
             f"histogram {name!r}: expected real numbers, got shape {array.shape} and dtype {array.dtype}."
         )
@@ -116,11 +105,6 @@ def json_number(value: int | float) -> int | float | str:
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-
-
-def _is_float(array: np.ndarray) -> bool:
-    # Float types from outside NumPy, such as bfloat16, have the kind "V", like records.
-    return array.dtype.kind == "f" or (array.dtype.kind == "V" and "float" in array.dtype.name)
 
 
 def _check_name(name: Any, kind: str) -> None:

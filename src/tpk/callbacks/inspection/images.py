@@ -12,7 +12,7 @@ import tpk
 from tpk.callbacks.inspection.tensors import LooksAtTensors
 from tpk.durable_files import replace_file
 from tpk.errors import ConfigError, TowerError
-from tpk.graph.reports.png import encode_png
+from tpk.graph.reports.png import as_pixels, encode_png, is_floating
 from tpk.graph.variables import by_name, name_in_tower, variable_name
 from tpk.plugin.callback import Callback, in_run_dir
 from tpk.text import nearest
@@ -60,7 +60,7 @@ class DumpTensorAsImage(LooksAtTensors):
             raise ConfigError(f"DumpTensorAsImage takes one tensor, got {tensor!r}. Take one callback for each.")
         _check_map_func(self, map_func)
         self._prefix = prefix
-        self._map_func = map_func
+        self._map_func = map_func or (lambda value: value)
 
     def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Find the tensor, and check that there is a run directory."""
@@ -70,8 +70,7 @@ class DumpTensorAsImage(LooksAtTensors):
     def look(self, values: dict[str, Any]) -> None:
         """Save the images."""
         ((name, value),) = values.items()
-        images = as_images(self, name, value if self._map_func is None else self._map_func(value))
-        _put_images(self, self._prefix or name, images)
+        _put_images(self, self._prefix or name, as_images(self, name, self._map_func(value)))
 
 
 class DumpParamAsImage(Callback):
@@ -105,7 +104,7 @@ class DumpParamAsImage(Callback):
         self._wanted = variable
         self._variable: Any = None
         self._prefix = prefix
-        self._map_func = map_func
+        self._map_func = map_func or _stretched
 
     def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Find the variable, and check that there is a run directory."""
@@ -115,8 +114,7 @@ class DumpParamAsImage(Callback):
     def trigger(self, trainer: tpk.Trainer) -> None:
         """Save the images."""
         name, value = name_in_tower(variable_name(self._variable)), trainer.sess.run(self._variable)
-        images = as_images(self, name, _stretched(value) if self._map_func is None else self._map_func(value))
-        _put_images(self, self._prefix or name, images)
+        _put_images(self, self._prefix or name, as_images(self, name, self._map_func(value)))
 
 
 def as_images(callback: Callback, name: str, value: Any) -> list[np.ndarray]:
@@ -133,23 +131,14 @@ def as_images(callback: Callback, name: str, value: Any) -> list[np.ndarray]:
     if isinstance(value, list | tuple):
         return [image for each in value for image in as_images(callback, name, each)]
     array = np.asarray(value)
-    shape, dtype = array.shape, array.dtype
-    if array.ndim == 2:
-        array = array[..., None]
-    if array.ndim == 3:
-        array = array[None]
-    is_float = dtype.kind == "f" or (dtype.kind == "V" and "float" in dtype.name)
-    is_image = array.ndim == 4 and array.shape[-1] in (1, 3, 4) and 0 not in array.shape[1:]
-    if not is_image or not (is_float or dtype.kind in "biu"):
+    pixels = as_pixels(array.astype(np.float64) * 255 if array.dtype.kind == "b" or is_floating(array) else array)
+    if pixels is None:
         raise ConfigError(
-            f"{type(callback).__name__}: {name!r} is not an image: {dtype.name} of shape {shape}. Expected (height, "
-            "width), (height, width, channels) or (number, height, width, channels) with 1, 3 or 4 channels. Convert "
-            "it with map_func."
+            f"{type(callback).__name__}: {name!r} is not an image: {array.dtype.name} of shape {array.shape}. Expected "
+            "(height, width), (height, width, channels) or (number, height, width, channels) with 1, 3 or 4 channels. "
+            "Convert it with map_func."
         )
-    if dtype != np.uint8:
-        scale = 255 if is_float or dtype.kind == "b" else 1
-        array = np.rint(np.clip(np.nan_to_num(array.astype(np.float64) * scale, nan=0.0), 0, 255)).astype(np.uint8)
-    return list(array)
+    return list(pixels)
 
 
 def _stretched(value: np.ndarray) -> np.ndarray:
@@ -182,14 +171,9 @@ def _find_variable(trainer: Any, wanted: Any) -> Any:
         return wanted
     if not isinstance(wanted, str):
         raise ConfigError(f"DumpParamAsImage: expected a variable or the name of one, got {wanted!r}.")
-    name = wanted.removesuffix(":0")
-    variables = by_name(tf.compat.v1.global_variables())
     if trainer.towers.main is not None:
-        try:
-            return trainer.towers.main.get_variable(wanted)
-        except TowerError:
-            if name not in variables:
-                raise
+        return trainer.towers.main.get_variable(wanted)
+    name, variables = wanted.removesuffix(":0"), by_name(tf.compat.v1.global_variables())
     if name not in variables:
         raise TowerError(f"the graph has no variable {wanted!r}.{nearest(name, variables)}")
     return variables[name]

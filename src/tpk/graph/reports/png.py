@@ -1,13 +1,41 @@
-"""PNG files, written without an image library."""
+"""Images as arrays, and as PNG files, written without an image library."""
 
 from __future__ import annotations
 
 import struct
 import zlib
+from typing import Any
 
 import numpy as np
 
 _COLOR_TYPE = {1: 0, 3: 2, 4: 6}  # channels → grey, RGB, RGBA
+
+
+def is_floating(array: np.ndarray) -> bool:
+    """Whether the dtype of an array is floating-point."""
+    # Float types from outside NumPy, such as bfloat16, have the kind "V", like records.
+    return array.dtype.kind == "f" or (array.dtype.kind == "V" and "float" in array.dtype.name)
+
+
+def as_pixels(images: Any) -> np.ndarray | None:
+    """Return images as ``uint8`` of shape ``(number, height, width, channels)``, or None if they are not images.
+
+    Args:
+        images: an array of shape ``(height, width)``, ``(height, width, channels)`` or ``(number, height, width,
+            channels)`` with 1, 3 (RGB) or 4 (RGBA) channels. Integers or floats from 0 to 255: values outside this
+            range are clipped, NaN becomes 0.
+    """
+    array = np.asarray(images)
+    if array.ndim == 2:
+        array = array[..., None]
+    if array.ndim == 3:
+        array = array[None]
+    is_image = array.ndim == 4 and array.shape[-1] in (1, 3, 4) and 0 not in array.shape
+    if not is_image or not (array.dtype.kind in "iu" or is_floating(array)):
+        return None
+    if array.dtype == np.uint8:
+        return array
+    return np.rint(np.clip(np.nan_to_num(array.astype(np.float64), nan=0.0), 0, 255)).astype(np.uint8)
 
 
 def encode_png(image: np.ndarray) -> bytes:

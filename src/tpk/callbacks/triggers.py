@@ -210,7 +210,6 @@ class TimedCallback(Callback):
         self.when = when or Every(epochs=1)
         self._last_period = 0
         self._triggered_at = 0.0
-        self.unused_hooks: set[str] = _unused_hooks(self, TimedCallback)
 
     def before_train(self, trainer: tpk.Trainer) -> None:
         """Start to count."""
@@ -247,14 +246,6 @@ class TimedCallback(Callback):
     def _trigger_now(self, trainer: tpk.Trainer) -> None:
         self._triggered_at = self.when.clock()
         trigger_of(self)(trainer)
-
-
-def _unused_hooks(callback: TimedCallback, base: type[TimedCallback]) -> set[str]:
-    """Return the hooks of `base` that its times do not need, and that no subclass has overridden."""
-    when = callback.when
-    periods = {"trigger_step": when.steps or when.minutes, "trigger_epoch": when.epochs}
-    inherited = {hook for hook in periods if getattr(type(callback), hook) is getattr(base, hook)}
-    return {hook for hook in inherited if not periods[hook]}
 
 
 class PeriodicTrigger(ProxyCallback, TimedCallback):
@@ -302,13 +293,6 @@ class PeriodicTrigger(ProxyCallback, TimedCallback):
                 f"PeriodicTrigger calls `trigger`, which {inner!r} does not implement (it implements "
                 f"{', '.join(hooks) or 'no hook'}). Move what it does to `trigger`, or use PeriodicCallback."
             )
-
-    def hook_implementations(self) -> dict[str, Callable[..., Any]]:
-        """Return the hooks of the callback. If it has ``trigger_step``, this is kept whatever the times are."""
-        self.unused_hooks = _unused_hooks(self, PeriodicTrigger)
-        if "trigger_step" in self.cb.hook_implementations():
-            self.unused_hooks.discard("trigger_step")
-        return super().hook_implementations()
 
     def before_train(self, trainer: tpk.Trainer) -> None:
         """Let the callback start, then start to count."""

@@ -105,8 +105,6 @@ class NanGuard(Callback):
         self._variables_are_finite: Any = None
         self._skipped = 0
         self.rollbacks = 0
-        if on_nan != "skip":
-            self.unused_hooks = {"trigger_epoch"}
 
     # Last, so that the variables of other callbacks exist.
     @hookimpl(trylast=True)

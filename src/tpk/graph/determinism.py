@@ -48,10 +48,10 @@ STATEFUL_RANDOM_OPS = frozenset(
 
 
 def warn_of_stateful_random_ops(train_ops: Any) -> None:
-    """Log a warning that names the stateful random ops among what `train_ops` run, if there are any.
+    """Log a warning that names the stateful random ops that `train_ops` run, if there are any.
 
     Args:
-        train_ops: what the runs of a training run: operations, tensors and variables in any structure.
+        train_ops: operations, tensors and variables, in any structure.
     """
     names = stateful_random_ops(train_ops)
     if names:
@@ -86,7 +86,7 @@ def stateful_random_ops(fetches: Any) -> list[str]:
     for op in ops:
         if op.type in STATEFUL_RANDOM_OPS:
             names.add(op.name)
-        if _calls_functions(op):
+        if bodies:
             names |= {f"{op.name}/{name}" for name in _random_nodes([op.node_def], bodies, set())}
     return sorted(names)
 
@@ -95,7 +95,7 @@ def check_updates_are_ordered(train_ops: Any) -> None:
     """Check that `train_ops` update each variable in a defined order.
 
     Args:
-        train_ops: what the runs of a training run: operations, tensors and variables in any structure.
+        train_ops: operations, tensors and variables, in any structure.
 
     Raises:
         ConfigError: if they do not; the message names the first variables.
@@ -183,10 +183,6 @@ def _changes(op: Any) -> bool:
     """Whether `op` changes its input variable."""
     of_resource = op.type.startswith(("Resource", "Assign")) and op.type not in ("ResourceGather", "ResourceGatherNd")
     return of_resource or op.type.startswith(("Apply", "SparseApply", "Scatter"))
-
-
-def _calls_functions(op: Any) -> bool:
-    return any(attribute.type in ("func", "list(func)") for attribute in op.op_def.attr)
 
 
 def _function_bodies(graph: Any) -> dict[str, list[Any]]:

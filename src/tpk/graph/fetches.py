@@ -1,4 +1,4 @@
-"""What a run of a session is asked for: structures of fetches, the ops that run for them, and reusable feeds."""
+"""The fetches and feeds of a session run: their structures, the ops that run for them, and feeds that are reused."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def ops_from(fetches: Any, sources: Callable[[Any], list[Any]]) -> list[Any]:
 
 
 class FetchDependencies:
-    """Tells which of some ops run when something is fetched, because it depends on them.
+    """Finds which of some ops run when something is fetched, because it depends on them.
 
     For example, a run that does not depend on an input source must not take a datapoint from it.
 

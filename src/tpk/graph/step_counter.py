@@ -51,8 +51,7 @@ def get_further_runs_var() -> Any:
     found = _find_further_runs()
     if found is not None:
         return found
-    initial = tf.constant(0, tf.int64)
-    return tf.compat.v1.get_variable(FURTHER_RUNS_NAME, initializer=initial, trainable=False)
+    return tf.compat.v1.get_variable(FURTHER_RUNS_NAME, initializer=tf.constant(0, tf.int64), trainable=False)
 
 
 def _find_further_runs() -> Any | None:

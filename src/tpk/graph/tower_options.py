@@ -1,6 +1,6 @@
-"""Mixed precision: a tower computes in 16 bits, while its variables keep 32.
+"""Options of a tower: mixed precision, and compilation by XLA.
 
-In such a tower:
+In a tower of mixed precision, which computes in 16 bits while its variables keep 32:
 
 - Floating-point inputs are cast to the 16-bit type. For a variable of that type, or without an explicit type,
   `get_variable` returns a tensor of the 16-bit type, cast from a ``float32`` variable. The variable keeps its name;
@@ -17,7 +17,7 @@ for a ``float32`` copy. With ``float16``, gradients are too small for the type u
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -68,9 +68,7 @@ def in_precision(func: Callable[..., Any], precision: str) -> Callable[..., Any]
                 )
                 raise
         with tf.name_scope("mixed_precision"):
-            if isinstance(output, Mapping):
-                return {name: _in_float32(cost) for name, cost in output.items()}
-            return _in_float32(output)
+            return tf.nest.map_structure(_in_float32, output)
 
     return build
 

@@ -1,1 +1,1 @@
-"""Optimizers around optimizers: each does something to gradients, updates or weights, and hands the rest on."""
+"""Optimizers around optimizers: each does something to gradients, updates or weights, and passes the rest on."""

@@ -76,9 +76,6 @@ class AccumGradOptimizer(ProxyOptimizer):
         self.counters: list[Any] = []
         self.accumulated: list[Any] = []
 
-    def _own_variables(self) -> list[Any]:
-        return [*self.counters, *self.accumulated]
-
     def _build_update(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:
         if self.niter == 1:
             return super()._build_update(grads_and_vars)
@@ -93,6 +90,7 @@ class AccumGradOptimizer(ProxyOptimizer):
             accumulator = kind(var, self.get_name())
             created.append(accumulator)
             self.accumulated += accumulator.variables
+            self._own_variables += accumulator.variables
             self._own_slots.setdefault(_SLOT, {}).setdefault(var.ref(), accumulator.sum)
         return created
 
@@ -101,6 +99,7 @@ class AccumGradOptimizer(ProxyOptimizer):
         first = min((var for _, var in grads_and_vars), key=variable_name)
         counter = create_slot(first, f"{self.get_name()}/counter", lambda: tf.zeros([], tf.int64), on_cpu=True)
         self.counters.append(counter)
+        self._own_variables.append(counter)
         return counter
 
 

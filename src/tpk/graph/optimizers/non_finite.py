@@ -184,6 +184,7 @@ class GatedOptimizer(ProxyOptimizer):
     def __init__(self, opt: Any, name: str, variables: Mapping[str, tuple[Any, float]]) -> None:
         super().__init__(opt, name)
         self._shared = self._create_shared(variables)
+        self._own_variables += self._shared.values()
         self._updates_shared = True
         tf.compat.v1.add_to_collection(GATES_KEY, self)
 
@@ -195,9 +196,6 @@ class GatedOptimizer(ProxyOptimizer):
     def leave_shared_variables(self) -> None:
         """Let only the optimizer of the first tower update the variables."""
         self._updates_shared = False
-
-    def _own_variables(self) -> list[Any]:
-        return list(self._shared.values())
 
     def _build_update(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:
         finite = all_finite([grad for grad, _ in grads_and_vars])

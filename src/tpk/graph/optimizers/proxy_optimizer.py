@@ -39,6 +39,7 @@ class ProxyOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
         self._opt = check_optimizer(opt)
         # The slots of this optimizer itself, by their name and ``variable.ref()``.
         self._own_slots: dict[str, dict[Any, Any]] = {}
+        self._own_variables: list[Any] = []
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> list[tuple[Any, Any]]:
         """Return the gradients as the wrapped optimizer computes them."""
@@ -92,11 +93,8 @@ class ProxyOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
     def variables(self) -> list[Any]:
         """Return the variables of this optimizer and of the wrapped one in the default graph, by name."""
         graph = tf.compat.v1.get_default_graph()
-        own = [variable for variable in self._own_variables() if variable.graph is graph]
+        own = [variable for variable in self._own_variables if variable.graph is graph]
         return sorted([*own, *self._opt.variables()], key=lambda variable: str(variable.name))
-
-    def _own_variables(self) -> list[Any]:
-        return []
 
     def _create_slots(self, var_list: list[Any]) -> None:
         create_slots(self._opt, var_list)

@@ -93,9 +93,6 @@ class MovingAverageOptimizer(ProxyOptimizer):
         self._decay = decay
         self._averages: list[WeightAverages] = []
 
-    def _own_variables(self) -> list[Any]:
-        return [variable for each in self._averages for variable in (*each.averages, each.num_updates)]
-
     def _create_slots(self, var_list: list[Any]) -> None:
         super()._create_slots(var_list)
         slots = self._own_slots.setdefault(_SLOT, {})
@@ -103,6 +100,7 @@ class MovingAverageOptimizer(ProxyOptimizer):
         if new:
             averages = WeightAverages(new, self._decay)
             self._averages.append(averages)
+            self._own_variables += [*averages.averages, averages.num_updates]
             slots.update((var.ref(), average) for var, average in zip(new, averages.averages, strict=True))
 
     def _build_update(self, grads_and_vars: list[tuple[Any, Any]]) -> Any:

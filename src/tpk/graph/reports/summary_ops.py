@@ -152,8 +152,9 @@ def add_tensor_summary(
     base = _name_of(tensor) if name is None else name
     _check_can_be_summarized("add_tensor_summary", base)
     for kind in wanted:
+        summarize = tf.compat.v1.summary.histogram if kind == "histogram" else tf.compat.v1.summary.scalar
         suffix = "summary" if kind == "scalar" else kind
-        _SUMMARY_TYPES[kind](f"{base}-{suffix}", tensor, collections)
+        summarize(f"{base}-{suffix}", _SUMMARY_TYPES[kind](tensor), collections=collections)
 
 
 def add_activation_summary(
@@ -270,14 +271,10 @@ def _float(tensor: Any) -> Any:
     return tf.cast(tensor, tf.float32)
 
 
-def _summarize_scalar(name: str, value: Any, collections: Sequence[str] | None) -> None:
-    tf.compat.v1.summary.scalar(name, value, collections=collections)
-
-
-_SUMMARY_TYPES: dict[str, Callable[[str, Any, Sequence[str] | None], Any]] = {
-    "scalar": _summarize_scalar,
-    "histogram": lambda name, x, keys: tf.compat.v1.summary.histogram(name, x, collections=keys),
-    "sparsity": lambda name, x, keys: _summarize_scalar(name, tf.nn.zero_fraction(x), keys),
-    "mean": lambda name, x, keys: _summarize_scalar(name, tf.reduce_mean(_float(x)), keys),
-    "rms": lambda name, x, keys: _summarize_scalar(name, tf.sqrt(tf.reduce_mean(tf.square(_float(x)))), keys),
+_SUMMARY_TYPES: dict[str, Callable[[Any], Any]] = {
+    "scalar": lambda x: x,
+    "histogram": lambda x: x,
+    "sparsity": tf.nn.zero_fraction,
+    "mean": lambda x: tf.reduce_mean(_float(x)),
+    "rms": lambda x: tf.sqrt(tf.reduce_mean(tf.square(_float(x)))),
 }

@@ -176,7 +176,7 @@ def test_a_timeout_that_makes_no_sense_is_an_error():
 def test_a_thread_that_was_started_before_is_an_error(run_steps):
     loop = Loop()
     loop.start()
-    with pytest.raises(TrainerStateError, match="'loop' has been started before"):
+    with pytest.raises(RuntimeError, match="threads can only be started once"):
         run_steps(tpk.StartProcOrThread(loop), 1)
     assert loop.is_alive()
     loop.stop()

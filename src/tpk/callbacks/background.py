@@ -44,7 +44,6 @@ class StartProcOrThread(Callback):
     Raises:
         ConfigError: if a value is neither a process nor a thread, a thread has no ``stop()``, or a process would be
             forked, which may hang because of TensorFlow's threads.
-        TrainerStateError: when the training starts, if one of them has been started before.
 
     Example:
         ```python
@@ -79,11 +78,6 @@ class StartProcOrThread(Callback):
     def before_train(self, trainer: tpk.Trainer) -> None:
         """Start the processes and threads."""
         for each in self._all:
-            if (each.pid if isinstance(each, BaseProcess) else each.ident) is not None:
-                raise TrainerStateError(
-                    f"StartProcOrThread: {each.name!r} has been started before. Create a new one, and let the training "
-                    "start it."
-                )
             # The process inherits the handler.
             with handle_interrupts(signal.SIG_IGN) if isinstance(each, BaseProcess) else nullcontext():
                 each.start()

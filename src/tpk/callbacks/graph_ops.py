@@ -63,17 +63,16 @@ class RunOp(Callback):
 
     def before_run(self, run_context: Any) -> Any:
         """Return the op."""
-        if self._verbose:
-            self._log()
+        self._log()
         return self.op
 
     def _run(self) -> None:
-        if self._verbose:
-            self._log()
+        self._log()
         self.trainer.sess.run(self.op)
 
     def _log(self) -> None:
-        logger.info("running op %s", self.op.name)
+        if self._verbose:
+            logger.info("running op %s", self.op.name)
 
 
 class RunUpdateOps(Callback):

@@ -175,7 +175,7 @@ def test_only_the_hooks_that_are_needed_are_implemented():
     def hooks(**options):
         return set(MergeAllSummaries(**options).hook_implementations())
 
-    always = {"setup_graph", "before_train"}
+    always = {"setup_graph"}
     assert hooks() == hooks(period=2) == always | {"before_run", "after_run"}
     assert hooks(run_alone=True) == always | {"trigger_epoch"}
     assert hooks(run_alone=True, period=2) == always | {"trigger_epoch", "trigger_step"}

@@ -199,8 +199,7 @@ class LRFinder(Callback):
 
     @property
     def _next_rate(self) -> float:
-        rate: float = self._start * (self._end / self._start) ** (len(self.rates) / (self._steps - 1))
-        return rate
+        return float(self._start * (self._end / self._start) ** (len(self.rates) / (self._steps - 1)))
 
     def _begin(self) -> None:
         trainer = self.trainer

@@ -85,7 +85,7 @@ class Schedule(abc.ABC):
 
     __slots__ = ()
 
-    length: float
+    length: float = math.inf
     """The position from which the value no longer changes, or infinity."""
 
     @abc.abstractmethod
@@ -202,11 +202,6 @@ class StepSchedule(Schedule):
     def __attrs_post_init__(self) -> None:
         if self.interp not in (None, "linear") and not callable(self.interp):
             raise ConfigError(f"interp must be None, 'linear' or a function, not {self.interp!r}")
-
-    @property
-    def length(self) -> float:  # type: ignore[override]
-        """Infinity: the last number applies forever."""
-        return math.inf
 
     def __call__(self, position: float) -> float:
         """Return the number at `position`."""
@@ -333,11 +328,6 @@ class ExponentialSchedule(Schedule):
     factor: float = attrs.field(validator=_check_positive)
     period: float = attrs.field(default=1.0, validator=_check_positive)
     staircase: bool = False
-
-    @property
-    def length(self) -> float:  # type: ignore[override]
-        """Infinity: it has no end."""
-        return math.inf
 
     def __call__(self, position: float) -> float:
         """Return the number at `position`."""

@@ -329,19 +329,17 @@ class InferenceRunner(Callback):
         Raises:
             ConfigError: if another inferencer or runner reports one of them.
         """
-        twice = {name for name in names if names.count(name) > 1}
-        whose = f"two inferencers of {self._label}"
-        for other in _runners_of(self.trainer):
-            if not twice and other is not self:
-                twice, whose = other.statistics & set(names), f"{other._label} and {self._label}"
-        if twice:
-            raise ConfigError(
-                f"{whose} both report {', '.join(map(repr, sorted(twice)))}. Give the statistics of one of them other "
-                'names: ScalarStats(..., prefix="test"), ClassificationError(summary_name="test_error").'
-            )
-        self.statistics.update(names)
+        others = [other for other in _runners_of(self.trainer) if other is not self]
+        taken = {name: f"{other._label} and {self._label}" for other in others for name in other.statistics}
         for name in names:
+            if name in taken or names.count(name) > 1:
+                whose = taken.get(name, f"two inferencers of {self._label}")
+                raise ConfigError(
+                    f"{whose} both report {name!r}. Give the statistics of one of them other names: "
+                    'ScalarStats(..., prefix="test"), ClassificationError(summary_name="test_error").'
+                )
             self.trainer.monitors.set_direction(name)
+        self.statistics.update(names)
 
     def _failure_of_model(self, error: BaseException) -> TowerError | None:
         """Return the error to raise if an op of the model is out of range, which is not the end of the data."""
@@ -518,8 +516,7 @@ class EvaluationData:
     def _fed(self) -> Sequence[Any]:
         """Return the batch that would be fed to a run, without a run that would only return it."""
         (feed,) = self._before_run
-        arrays: Sequence[Any] = feed(None).feed_dict.take()
-        return arrays
+        return tuple(feed(None).feed_dict.take())
 
     def _batches(self, take: Callable[[], Any], limit: int | None) -> Iterator[Any]:
         """Make a pass; each item is a result of `take`, which raises `tf.errors.OutOfRangeError` after the last one."""

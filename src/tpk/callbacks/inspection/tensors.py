@@ -8,8 +8,8 @@ import math
 import zipfile
 from abc import ABC, abstractmethod
 from collections import ChainMap
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
@@ -85,6 +85,8 @@ class LooksAtTensors(LooksAtSteps):
         ConfigError: if an option is invalid; and, when the graph is set up, if a tensor cannot be fetched.
         TowerError: when the graph is set up, if no tensor has the name; the message lists the nearest names.
     """
+
+    state_attributes: ClassVar[Sequence[str]] = ("due_at",)
 
     def __init__(self, tensors: Any, *, every_k_steps: int = 1) -> None:
         super().__init__()
@@ -165,12 +167,8 @@ class LooksAtTensors(LooksAtSteps):
             self.due_at = self.next_due(self.global_step)
             self.look({name: self._values[name] for name in self._tensors})
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the next step to look at."""
-        return {"due_at": self.due_at}
-
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state_dict` returned."""
+        """Restore the next step to look at, unless it comes earlier now."""
         self.due_at = min(self.due_at, state["due_at"])
 
 
@@ -319,12 +317,14 @@ class GradientHistogram(LooksAtTensors):
         ```
     """
 
+    state_attributes = ("_missing",)
+
     def __init__(self, every_k_steps: int | None = None) -> None:
         super().__init__("gradients", every_k_steps=1 if every_k_steps is None else every_k_steps)
         self._at_epoch_end = every_k_steps is None
         # The prefix of the names of each gradient's cost.
         self._prefixes: dict[str, str] = {}
-        self._missing: set[str] = set()
+        self._missing: list[str] = []
 
     def find_tensors(self, trainer: tpk.Trainer) -> list[RunTensor]:
         """Return the gradients of the main training tower."""
@@ -354,9 +354,9 @@ class GradientHistogram(LooksAtTensors):
 
     def take(self, values: dict[str, Any]) -> None:
         """Report the gradients of a run at once. Other objectives may have their turn in later steps."""
-        self._missing = self._missing or set(self._tensors)
-        new = {name: value for name, value in values.items() if name in self._missing}
-        self._missing -= new.keys()
+        missing = self._missing or list(self._tensors)
+        new = {name: value for name, value in values.items() if name in missing}
+        self._missing = [name for name in missing if name not in new]
         if not self._missing:
             self.due_at = self.next_due(self.global_step)
         self.look(new)
@@ -375,11 +375,7 @@ class GradientHistogram(LooksAtTensors):
         for prefix, square in squares.items():
             monitors.put_scalar(f"{prefix}/global_norm", np.sqrt(square))
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the next step to look at, and the gradients that are still missing in the last one."""
-        return {**super().state_dict(), "missing": sorted(self._missing)}
-
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state_dict` returned."""
+        """Restore the next step to look at, and the gradients that are still missing in the last one."""
         super().load_state_dict(state)
-        self._missing = set(state["missing"]) & self._tensors.keys()
+        self._missing = [name for name in state["_missing"] if name in self._tensors]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,16 +10,15 @@ import tensorflow as tf
 
 import tpk
 from tpk.argument_checks import check_at_least
+from tpk.callbacks.graph_ops import RunUpdateOps
 from tpk.callbacks.run_tensors import find_tensor
 from tpk.errors import ConfigError
 from tpk.graph.fetches import FetchDependencies
 from tpk.graph.reports.summary_ops import MOVING_SUMMARY_OPS_KEY
 from tpk.plugin.callback import Callback, trigger_of
 
-logger = logging.getLogger(__name__)
 
-
-class MovingAverageSummary(Callback):
+class MovingAverageSummary(RunUpdateOps):
     """Maintains the moving averages that `add_moving_summary` has added to the graph, in each step.
 
     It does not report them; `MergeAllSummaries` does. A step of a graph without them costs nothing more.
@@ -34,18 +32,16 @@ class MovingAverageSummary(Callback):
         KeyError: when the graph is set up, if it has no op of this name.
     """
 
+    chief_only = True
+
     def __init__(self, collection: str = MOVING_SUMMARY_OPS_KEY, train_op: Any = None) -> None:
-        self.collection = collection
+        super().__init__(collection)
         self._train_op = train_op
         self._runs: FetchDependencies | None = None
-        self._updates: Any = None
 
     def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Group the ops in the collection."""
-        ops = [getattr(op, "op", op) for op in trainer.graph.get_collection(self.collection)]
-        if ops:
-            logger.debug("%d ops of the collection %r run along with each step", len(ops), self.collection)
-            self._updates = ops[0] if len(ops) == 1 else tf.group(*ops, name="maintain_moving_averages")
+        super().setup_graph(trainer)
         if self._train_op is not None:
             train_op = trainer.graph.as_graph_element(self._train_op)
             self._runs = FetchDependencies([getattr(train_op, "op", train_op)])
@@ -54,7 +50,7 @@ class MovingAverageSummary(Callback):
         """Return the op that updates the averages."""
         if self._runs is not None and not self._runs.among(run_context.original_args.fetches):
             return None
-        return self._updates
+        return self.op
 
 
 class MergeAllSummaries(Callback):
@@ -84,23 +80,16 @@ class MergeAllSummaries(Callback):
             self.unused_hooks = {"before_run", "after_run", *(() if period else ["trigger_step"])}
         self._key = key
         self._summary: Any = None
-        self._last_step = 0
-        self._steps_per_run = 1
         self._evaluated_at: tuple[int, int] | None = None
 
     def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Merge the summaries in the collection."""
         self._summary = tf.compat.v1.summary.merge_all(self._key)
 
-    def before_train(self, trainer: tpk.Trainer) -> None:
-        """Note which step is the last of an epoch."""
-        self._last_step = trainer.loop.steps_per_epoch - 1
-        self._steps_per_run = trainer.loop.steps_per_run
-
     def before_run(self, run_context: Any) -> Any:
         """Return the summaries at the end of a period or an epoch."""
         step = self.trainer.local_step
-        if step != self._last_step and not self._ends_period(step):
+        if step != self.trainer.loop.steps_per_epoch - 1 and not self._ends_period(step):
             return None
         return None if self._evaluated_at == (self.trainer.epoch_num, step) else self._summary
 
@@ -114,7 +103,7 @@ class MergeAllSummaries(Callback):
     def trigger_step(self, trainer: tpk.Trainer) -> None:
         """Evaluate the summaries at the end of a period; in the last step, the end of the epoch does it."""
         step = trainer.local_step
-        if step != self._last_step and self._ends_period(step):
+        if step != trainer.loop.steps_per_epoch - 1 and self._ends_period(step):
             trigger_of(self)(trainer)
 
     def trigger(self, trainer: tpk.Trainer) -> None:
@@ -139,7 +128,7 @@ class MergeAllSummaries(Callback):
 
     def _ends_period(self, step: int) -> bool:
         """Return whether a period ends within the run whose last step is `step`."""
-        return bool(self._period) and (step + 1) % self._period < self._steps_per_run
+        return bool(self._period) and (step + 1) % self._period < self.trainer.loop.steps_per_run
 
 
 class SimpleMovingAverage(Callback):

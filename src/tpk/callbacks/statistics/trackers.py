@@ -214,11 +214,8 @@ class GPUUtilizationTracker(_GPUTracker):
 
     def statistics(self, samples: Mapping[str, Sequence[float]]) -> Mapping[str, float]:
         """Return the mean and the maximum for each GPU."""
-        found: dict[str, float] = {}
-        for index, values in samples.items():
-            found[f"gpu_utilization/{index}"] = sum(values) / len(values)
-            found[f"gpu_utilization_peak/{index}"] = max(values)
-        return found
+        means = {f"gpu_utilization/{index}": sum(values) / len(values) for index, values in samples.items()}
+        return means | {f"gpu_utilization_peak/{index}": max(values) for index, values in samples.items()}
 
 
 class GPUMemoryTracker(_GPUTracker):

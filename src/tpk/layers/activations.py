@@ -64,8 +64,8 @@ def prelu(
 def maxout(inputs: Any, num_units: int, axis: int = -1, name: str | None = None) -> Any:
     """Return the maximum of each group of adjacent features (Goodfellow et al., 2013, https://arxiv.org/abs/1302.4389).
 
-    The arguments are as in `tf.contrib.layers.maxout` of TensorFlow 1. In tensorpack's ``Maxout``, the number is the
-    size of a group instead.
+    The arguments are as in `tf.contrib.layers.maxout` of TensorFlow 1, which forms other groups unless the axis is the
+    last one. In tensorpack's ``Maxout``, the number is the size of a group instead.
 
     Args:
         inputs: a tensor of known rank.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -12,28 +14,28 @@ from tpk_tensorflow1.contrib import deprecated
 v1 = tf.compat.v1
 
 
-def concat(values: Any = None, axis: Any = None, name: str = "concat", concat_dim: Any = None) -> Any:
-    """Concatenate tensors; the axis may also come first."""
-    axis = axis if concat_dim is None else concat_dim
-    if isinstance(values, Integral):
-        values, axis = axis, values
-    return v1.concat(values, axis, name)
+_RENAMED = {"concat_dim": "axis", "num_split": "num_or_size_splits", "split_dim": "axis"}
 
 
-def split(
-    value: Any = None,
-    num_or_size_splits: Any = None,
-    axis: Any = 0,
-    num: int | None = None,
-    name: str = "split",
-    split_dim: Any = None,
-    num_split: Any = None,
-) -> Any:
-    """Split a tensor; the arguments may also be the axis, the number of parts and the tensor."""
-    axis = axis if split_dim is None else split_dim
-    if isinstance(value, Integral):
-        value, axis = axis, value
-    return v1.split(value, num_or_size_splits if num_split is None else num_split, axis, num, name)
+def _axis_first(function: Callable[..., Any], order: Sequence[str]) -> Callable[..., Any]:
+    """Return a function whose first argument may also be the axis, and whose arguments may have their older names.
+
+    Args:
+        function: the function of today.
+        order: the arguments in their older order, but with the names of today.
+    """
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        if args and isinstance(args[0], Integral):
+            args, kwargs = (), {**dict(zip(order, args, strict=False)), **kwargs}
+        return function(*args, **{_RENAMED.get(name, name): value for name, value in kwargs.items()})
+
+    return called
+
+
+concat = _axis_first(v1.concat, ["axis", "values", "name"])
+split = _axis_first(v1.split, ["axis", "num_or_size_splits", "value", "name"])
 
 
 def batch_matmul(x: Any, y: Any, adj_x: bool = False, adj_y: bool = False, name: str | None = None) -> Any:

@@ -102,7 +102,7 @@ class Layer:
         self.graph: Any = None
         self.losses: list[Any] = []
         self.updates: list[Any] = []
-        self._base_name = name or _snake_case(type(self).__name__)
+        self.name = name or _snake_case(type(self).__name__)
         self._dtype = None if dtype is None else tf.as_dtype(dtype)
         self._reuse = _reuse
         self._given_scope = _scope
@@ -127,9 +127,9 @@ class Layer:
             self.graph = graph
             given = scope if scope is not None else self._given_scope
             if given is None and self._reuse:
-                given = self._base_name
+                given = self.name
             with v1.variable_scope(
-                given, default_name=self._base_name, reuse=self._reuse, custom_getter=self._get_variable
+                given, default_name=self.name, reuse=self._reuse, custom_getter=self._get_variable
             ) as self._scope:
                 pass
         sizes = collection_sizes()
@@ -167,15 +167,10 @@ class Layer:
     add_weight = add_variable
 
     @property
-    def name(self) -> str:
-        """The name of the layer, without the enclosing scope; see `scope_name` for the scope of its variables."""
-        return self._base_name
-
-    @property
     def scope_name(self) -> str:
         """The name of its variable scope."""
         if self._scope is None:
-            raise ValueError(f"the layer {self._base_name!r} has no scope before it is called")
+            raise ValueError(f"the layer {self.name!r} has no scope before it is called")
         return str(self._scope.name)
 
     @property

@@ -60,6 +60,8 @@ def pooling_and_plain_layers():
         layers.softmax(images),
         layers.unit_norm(images, 3),
         layers.maxout(images, 2),
+        layers.maxout(images, 2, axis=1),
+        layers.maxout(tf.placeholder_with_default(images, [None, 8, 8, 4]), 2, axis=2),
         layers.dropout(images, 0.5, seed=3),
         layers.dropout(images, is_training=False),
     ]

@@ -10,7 +10,7 @@ import tensorflow as tf
 from tpk import layers
 from tpk_tensorflow1.contrib.layers.scopes import ZEROS, layout_of, scoped_layer
 
-__all__ = ["batch_norm", "instance_norm", "layer_norm", "unit_norm"]
+__all__ = ["batch_norm", "instance_norm", "layer_norm"]
 
 v1 = tf.compat.v1
 
@@ -143,9 +143,3 @@ def _parameters(
         v1.get_variable(name, shape, dtype, defaults[name], trainable=trainable) if is_wanted else None
         for name, is_wanted in [("beta", center), ("gamma", scale)]
     ]
-
-
-def unit_norm(inputs: Any, dim: int, epsilon: float = 1e-7, scope: str | None = None) -> Any:
-    """Scale inputs to unit norm along an axis."""
-    with tf.name_scope(scope or "UnitNorm"):
-        return inputs / tf.sqrt(epsilon + tf.reduce_sum(tf.square(inputs), dim, keepdims=True))

@@ -81,8 +81,15 @@ def softmax(logits: Any, scope: str | None = None) -> Any:
 
 
 def maxout(inputs: Any, num_units: int, axis: int = -1, scope: str | None = None) -> Any:
-    """Return the maximum of each of `num_units` groups of features."""
-    return layers.maxout(inputs, num_units, axis, name=scope or "MaxOut")
+    """Return the maximum of each of `num_units` groups of features.
+
+    As in TensorFlow 1, the elements of a group are adjacent in memory, even with another axis than the last one.
+    """
+    with tf.name_scope(scope or "MaxOut"):
+        sizes = list(inputs.shape) if inputs.shape.is_fully_defined() else tf.unstack(tf.shape(inputs))
+        in_group = inputs.shape[axis] // num_units
+        sizes[axis] = num_units
+        return tf.reduce_max(tf.reshape(inputs, [*sizes, in_group]), -1)
 
 
 def repeat(inputs: Any, repetitions: int, layer: Function, *args: Any, **kwargs: Any) -> Any:

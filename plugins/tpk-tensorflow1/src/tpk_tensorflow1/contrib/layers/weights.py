@@ -18,7 +18,6 @@ from tpk_tensorflow1.contrib.layers.scopes import (
     layer_scope,
     layout_of,
     named,
-    scoped_layer,
 )
 from tpk_tensorflow1.missing import own_names
 
@@ -167,16 +166,6 @@ def separable_convolution2d(
 
 
 separable_conv2d = separable_convolution2d
-
-
-@scoped_layer("BiasAdd")
-def bias_add(
-    inputs: Any, *, initializer: Any = ZEROS, trainable: bool = True, data_format: str = "NHWC", **options: Any
-) -> Any:
-    """Add a bias to each feature; the options are those of `tf.get_variable`, such as `regularizer`."""
-    channels = inputs.shape.as_list()[1 if layout_of(data_format) == "channels_first" else -1]
-    biases = v1.get_variable("biases", [channels], inputs.dtype, initializer, trainable=trainable, **options)
-    return tf.nn.bias_add(inputs, biases, data_format=data_format)
 
 
 __all__ = ["elu", "linear", "relu", "relu6", *own_names(__name__)]

@@ -126,11 +126,7 @@ class BasicDecoder(Decoder):
         self._helper = helper
         self._initial_state = initial_state
         self._output_layer = output_layer
-
-    @property
-    def batch_size(self) -> Any:
-        """The batch size of the helper."""
-        return self._helper.batch_size
+        self.batch_size = helper.batch_size
 
     @property
     def output_size(self) -> BasicDecoderOutput:

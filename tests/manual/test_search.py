@@ -62,7 +62,7 @@ ANSWERS = {
     "how do I print a tensor": "howto/debug",
     "how do I make a run reproducible": "howto/reproducibility",
     "how do I save every 1000 steps": "howto/resume",
-    "how do I train on several machines": "howto/processes",
+    "how do I train on several hosts": "howto/several-hosts",
     "SLURM": "howto/resume",
     "val_loss": "howto/best-model",
     "fit": "coming-from/keras",

@@ -10,11 +10,13 @@ import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import pytest
 
 pytestmark = [pytest.mark.once, pytest.mark.parametrize("network", [2], indirect=True)]
 
+MANUAL = Path(__file__).parents[3] / "docs" / "howto" / "several-hosts.md"
 LAUNCH = [sys.executable, "-m", "tpk", "launch"]
 PREFACE = """
 import json, os, signal, socket, sys, time
@@ -169,6 +171,25 @@ def test_a_host_that_comes_twice_is_refused(network, start, script):
     for each in (first, second, third):
         each.terminate()
     assert ended(second)[0] == 128 + signal.SIGTERM
+
+
+def test_an_unknown_first_host_is_an_error_at_once(network, start, script):
+    path = script("stay()")
+    launcher = start(1, *LAUNCH, "-n1", "--nodes=2", "--node-rank=1", "--master=host.invalid:29500", path)
+    status, written = ended(launcher)
+    assert status == 1 and "the host of host.invalid:29500 is unknown" in written
+
+
+def test_the_job_of_the_manual_finds_its_pods_in_any_order(network, start, script, tmp_path):
+    (command,) = re.findall(r"args: \['(exec tpk launch .*)'\]", MANUAL.read_text())
+    assert "train-0.train" in command
+    command = command.replace("train-0.train", network.hosts[0])
+    script("print(task['index'], socket.gethostname(), flush=True)").rename(tmp_path / "train.py")
+    environment = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "PATH": f"{os.path.dirname(sys.executable)}:/usr/bin:/bin"}
+    second = start(1, "sh", "-c", command, JOB_COMPLETION_INDEX="1", **environment)
+    first = start(0, "sh", "-c", command, JOB_COMPLETION_INDEX="0", **environment)
+    for rank, pod in enumerate((first, second)):
+        assert ended(pod) == (0, f"[{rank}] {rank} {network.hosts[rank]}\n")
 
 
 @pytest.fixture

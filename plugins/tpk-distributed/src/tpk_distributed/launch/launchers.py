@@ -13,7 +13,7 @@ import attrs
 
 from tpk.errors import ConfigError, PeerError
 from tpk_distributed.cluster import Cluster
-from tpk_distributed.connections import normal_end
+from tpk_distributed.connections import check_names, normal_end
 
 _SECONDS_BETWEEN_TRIES = 0.2
 
@@ -69,9 +69,11 @@ class Meeting:
             own: the processes of this host; only the first one has parameter servers.
 
         Raises:
-            ConfigError: if the first host cannot listen, or two hosts have the same number, or expect other numbers.
+            ConfigError: if the name of the first host is unknown, if that cannot listen, or if two hosts have the same
+                number, or expect other numbers.
             PeerError: if the others do not come in time.
         """
+        check_names([self.master])
         with contextlib.ExitStack() as opened:
             if self.node_rank == 0:
                 yield self._gather(opened, _ports(own.workers), _ports(own.ps))
@@ -126,7 +128,7 @@ class Meeting:
                 told = _receive(stream)
                 break
             except (OSError, ValueError) as error:
-                if time.monotonic() > end or isinstance(error, socket.gaierror):
+                if time.monotonic() > end:
                     raise PeerError(
                         f"the launcher of the first host does not answer at {self.master}: {error}. Is it started "
                         "with --node-rank 0, and can its port be reached?"

@@ -13,7 +13,7 @@ SEQUENCES = rng.normal(size=[2, 4, 3]).astype(np.float32)
 
 CELLS = {
     "layer_norm_basic_lstm_cell": lambda: rnn.LayerNormBasicLSTMCell(5),
-    "nas_cell": lambda: rnn.NASCell(5, num_proj=2, use_bias=True),
+    "nas_cell": lambda: rnn.NASCell(5),
     "output_projection_wrapper": lambda: rnn.OutputProjectionWrapper(rnn.GRUCell(5), 6),
 }
 

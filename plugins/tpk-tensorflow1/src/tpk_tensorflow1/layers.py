@@ -328,10 +328,6 @@ class MaxPooling3D(_FunctionLayer, function=layers.max_pooling3d):
     """Takes the maximum of each window; see `tpk.layers.max_pooling3d` for the arguments."""
 
 
-AvgPool1D, AvgPool2D, AvgPool3D = AveragePooling1D, AveragePooling2D, AveragePooling3D
-MaxPool1D, MaxPool2D, MaxPool3D = MaxPooling1D, MaxPooling2D, MaxPooling3D
-Convolution1D, Convolution2D, Convolution3D = Conv1D, Conv2D, Conv3D
-
 for _layer in _FunctionLayer.__subclasses__():
     globals().setdefault(_layer._function.__name__, _layer._function)
 

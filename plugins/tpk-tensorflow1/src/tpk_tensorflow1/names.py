@@ -65,6 +65,7 @@ _FEATURE_COLUMNS = "tf.feature_column"
 _TREES = "the package tensorflow_decision_forests"
 
 _INSTEAD = {
+    "": {"audio_summary": "tf.summary.audio"},
     "contrib": {
         "batching": "tf.nondifferentiable_batch_function",
         "bayesflow timeseries": "the package tensorflow-probability",
@@ -100,6 +101,7 @@ _INSTEAD = {
     "contrib.framework": {"arg_scoped_arguments": "inspect.signature"},
     "contrib.slim": {"arg_scoped_arguments": "inspect.signature"},
     "estimator": {"BoostedTreesClassifier BoostedTreesEstimator BoostedTreesRegressor": _TREES},
+    "contrib.deprecated": {"audio_summary": "tf.summary.audio"},
     "contrib.distributions": {"percentile": "tfp.stats.percentile of the package tensorflow-probability"},
     "contrib.layers": {
         """bucketized_column crossed_column embedding_column feature_column input_from_feature_columns one_hot_column

@@ -29,16 +29,6 @@ def image_summary(tag: Any, tensor: Any, max_images: int = 3, collections: Any =
     return _collected(tf.raw_ops.ImageSummary(tag=tag, tensor=tensor, max_images=max_images, name=name), collections)
 
 
-def audio_summary(
-    tag: Any, tensor: Any, sample_rate: Any, max_outputs: int = 3, collections: Any = None, name: str | None = None
-) -> Any:
-    """Return a summary of sounds."""
-    summary = tf.raw_ops.AudioSummaryV2(
-        tag=tag, tensor=tensor, sample_rate=sample_rate, max_outputs=max_outputs, name=name
-    )
-    return _collected(summary, collections)
-
-
 def _collected(summary: Any, collections: Any) -> Any:
     v1.add_to_collections([v1.GraphKeys.SUMMARIES] if collections is None else collections, summary)
     return summary

@@ -89,7 +89,7 @@ class LSTMBlockCell(rnn_cell.LSTMCell):
 
 
 class _Cell(rnn_cell.RNNCell):
-    """A cell whose state and outputs have the size `num_units`."""
+    """A cell with the state of an LSTM cell."""
 
     def __init__(self, num_units: int, reuse: Any = None, name: str | None = None) -> None:
         super().__init__(reuse=reuse, name=name)
@@ -97,8 +97,8 @@ class _Cell(rnn_cell.RNNCell):
 
     @property
     def state_size(self) -> Any:
-        """The size of the state."""
-        return self._num_units
+        """The sizes of the cell state and of the outputs."""
+        return rnn_cell.LSTMStateTuple(self._num_units, self._num_units)
 
     @property
     def output_size(self) -> Any:
@@ -144,11 +144,6 @@ class LayerNormBasicLSTMCell(_Cell):
         self._keep_prob = dropout_keep_prob
         self._seed = dropout_prob_seed
 
-    @property
-    def state_size(self) -> Any:
-        """The sizes of the cell state and of the outputs."""
-        return rnn_cell.LSTMStateTuple(self._num_units, self._num_units)
-
     def call(self, inputs: Any, state: Any) -> tuple[Any, Any]:
         """Compute the outputs and the next state."""
         memory, outputs = state
@@ -181,51 +176,21 @@ class NASCell(_Cell):
 
     Args:
         num_units: the size of the cell state.
-        num_proj: the number of outputs to which the units are projected; None for no projection.
-        use_bias: whether the gates have a bias.
         reuse: whether to reuse existing variables.
         name: the variable scope.
     """
 
-    def __init__(
-        self,
-        num_units: int,
-        num_proj: int | None = None,
-        use_bias: bool = False,
-        reuse: Any = None,
-        name: str | None = "nas_cell",
-    ) -> None:
-        super().__init__(num_units, reuse, name)
-        self._num_proj = num_proj
-        self._use_bias = use_bias
-
-    @property
-    def state_size(self) -> Any:
-        """The sizes of the cell state and of the outputs."""
-        return rnn_cell.LSTMStateTuple(self._num_units, self.output_size)
-
-    @property
-    def output_size(self) -> Any:
-        """The number of projected outputs, or of units."""
-        return self._num_proj or self._num_units
-
     def build(self, inputs_shape: Any) -> None:
         """Create the variables."""
         columns = 8 * self._num_units
-        self._recurrent_kernel = self.add_variable("recurrent_kernel", [self.output_size, columns])
+        self._recurrent_kernel = self.add_variable("recurrent_kernel", [self._num_units, columns])
         self._kernel = self.add_variable("kernel", [inputs_shape[-1], columns])
-        self._bias = self.add_variable("bias", [columns], v1.zeros_initializer()) if self._use_bias else None
-        if self._num_proj is not None:
-            self._projection = self.add_variable("projection_weights", [self._num_units, self._num_proj])
 
     def call(self, inputs: Any, state: Any) -> tuple[Any, Any]:
         """Compute the outputs and the next state."""
         memory, outputs = state
-        of_state = tf.matmul(outputs, self._recurrent_kernel)
-        if self._bias is not None:
-            of_state = tf.nn.bias_add(of_state, self._bias)
         x = tf.split(tf.matmul(inputs, self._kernel), 8, axis=1)
-        h = tf.split(of_state, 8, axis=1)
+        h = tf.split(tf.matmul(outputs, self._recurrent_kernel), 8, axis=1)
         # The two inputs of each node of the tree are the outputs of the nodes below.
         first = tf.tanh(tf.sigmoid(x[0] + h[0]) * tf.nn.relu(x[1] + h[1]))
         second = tf.tanh(tf.sigmoid(x[2] + h[2]) + tf.nn.relu(x[3] * h[3]))
@@ -233,8 +198,6 @@ class NASCell(_Cell):
         fourth = tf.sigmoid(tf.tanh(x[6] + h[6]) + tf.sigmoid(x[7] + h[7]))
         memory = tf.tanh(first + memory) * second
         outputs = tf.tanh(memory * tf.tanh(third + fourth))
-        if self._num_proj is not None:
-            outputs = tf.matmul(outputs, self._projection)
         return outputs, rnn_cell.LSTMStateTuple(memory, outputs)
 
 

@@ -54,10 +54,6 @@ def nas_cell():
     return _dynamic(rnn.NASCell(4))
 
 
-def nas_cell_with_projection():
-    return _static(rnn.NASCell(4, num_proj=2, use_bias=True))
-
-
 def projection():
     return _dynamic(rnn.OutputProjectionWrapper(rnn.GRUCell(4), 2, activation=tf.tanh))
 

@@ -405,7 +405,4 @@ def loss_of_sequences():
         "by time": loss(False, True),
         "all": loss(False, False),
         "custom": loss(softmax_loss_function=squared),
-        "sum": loss(False, False, True, True),
-        "sum over time": loss(False, False, sum_over_timesteps=True),
-        "sum over batch": loss(False, False, sum_over_batch=True),
     }

@@ -36,13 +36,12 @@ class CategoricalVocabulary:
 
     Args:
         unknown_token: what `reverse` returns for 0.
-        support_reverse: whether `reverse` is possible.
+        support_reverse: ignored.
     """
 
     def __init__(self, unknown_token: str = "<UNK>", support_reverse: bool = True) -> None:
         # These attributes have the names that they have in the files that TensorFlow 1 saved.
         self._unknown_token = unknown_token
-        self._support_reverse = support_reverse
         self._freeze = False
         self._freq: Any = Counter()
         self._number([])
@@ -84,8 +83,6 @@ class CategoricalVocabulary:
 
     def reverse(self, class_id: int) -> Any:
         """Return the word with a number."""
-        if not self._support_reverse:
-            raise ValueError("CategoricalVocabulary.reverse needs support_reverse=True in the constructor")
         return self._reverse_mapping[class_id]
 
     def _number(self, words: list[Any]) -> None:

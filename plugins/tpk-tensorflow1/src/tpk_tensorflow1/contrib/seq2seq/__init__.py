@@ -1,6 +1,6 @@
 """`tf.contrib.seq2seq`: decoders that run in a loop, attention, beam search, and the loss of sequences."""
 
-from tpk_tensorflow1.contrib.seq2seq import attention, beam_search, decoding, helpers, loss
+from tpk_tensorflow1.contrib.seq2seq import attention, beam_search, decoding, helpers
 from tpk_tensorflow1.contrib.seq2seq.attention import *
 from tpk_tensorflow1.contrib.seq2seq.attention import (
     _BaseAttentionMechanism as _BaseAttentionMechanism,
@@ -10,9 +10,8 @@ from tpk_tensorflow1.contrib.seq2seq.attention import (
 from tpk_tensorflow1.contrib.seq2seq.beam_search import *
 from tpk_tensorflow1.contrib.seq2seq.decoding import *
 from tpk_tensorflow1.contrib.seq2seq.helpers import *
-from tpk_tensorflow1.contrib.seq2seq.loss import *
 from tpk_tensorflow1.missing import finder_in
 
-__all__ = attention.__all__ + beam_search.__all__ + decoding.__all__ + helpers.__all__ + loss.__all__
+__all__ = attention.__all__ + beam_search.__all__ + decoding.__all__ + helpers.__all__
 
 __getattr__ = finder_in("tf.contrib.seq2seq", __all__)

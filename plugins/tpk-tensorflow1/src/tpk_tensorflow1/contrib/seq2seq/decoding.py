@@ -1,14 +1,15 @@
-"""The loop that runs a decoder, and the decoder that runs a cell with a helper."""
+"""The loop that runs a decoder, the decoder that runs a cell with a helper, and the loss of its outputs."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from tpk_tensorflow1.contrib.rnn import transpose_batch_time
 
-__all__ = ["BasicDecoder", "BasicDecoderOutput", "Decoder", "dynamic_decode"]
+__all__ = ["BasicDecoder", "BasicDecoderOutput", "Decoder", "dynamic_decode", "sequence_loss"]
 
 v1 = tf.compat.v1
 
@@ -156,3 +157,37 @@ class BasicDecoder(Decoder):
             ids = self._helper.sample(time=time, outputs=outputs, state=state)
             finished, inputs, state = self._helper.next_inputs(time=time, outputs=outputs, state=state, sample_ids=ids)
         return BasicDecoderOutput(outputs, ids), state, inputs, finished
+
+
+def sequence_loss(
+    logits: Any,
+    targets: Any,
+    weights: Any,
+    average_across_timesteps: bool = True,
+    average_across_batch: bool = True,
+    softmax_loss_function: Callable[..., Any] | None = None,
+    name: str | None = None,
+) -> Any:
+    """Return the weighted cross entropy of sequences of logits.
+
+    Args:
+        logits: a tensor of shape [batch, time, classes].
+        targets: an integer tensor of shape [batch, time].
+        weights: a float tensor of shape [batch, time].
+        average_across_timesteps: whether to take the weighted mean over time.
+        average_across_batch: whether to take the weighted mean over the batch.
+        softmax_loss_function: a function of ``labels`` and ``logits``; by default the sparse softmax cross entropy.
+        name: the name scope.
+
+    Returns:
+        A scalar, or a tensor of shape [time], [batch] or [batch, time], depending on the means.
+    """
+    entropy = softmax_loss_function or tf.nn.sparse_softmax_cross_entropy_with_logits
+    with tf.name_scope(name or "sequence_loss"):
+        flat = tf.reshape(logits, [-1, tf.shape(logits)[2]])
+        losses = tf.reshape(entropy(labels=tf.reshape(targets, [-1]), logits=flat), tf.shape(logits)[:2]) * weights
+        axes = [axis for axis, mean in enumerate((average_across_batch, average_across_timesteps)) if mean]
+        if not axes:
+            return losses
+        # The small number avoids a division by zero if all weights are zero.
+        return tf.reduce_sum(losses, axes) / (tf.reduce_sum(weights, axes) + 1e-12)

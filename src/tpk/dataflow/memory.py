@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ctypes import addressof, c_char
 from math import prod
 from typing import Any, TypeAlias
@@ -78,8 +78,10 @@ def copy_arrays(datapoint: Any) -> Any:
     if kind is list or kind is tuple:
         # There may be very many words or numbers.
         return kind(datapoint if UNCHANGING.issuperset(map(type, datapoint)) else map(copy_arrays, datapoint))
-    if kind is dict:
+    if isinstance(datapoint, Mapping):
         return {key: copy_arrays(value) for key, value in datapoint.items()}
     if isinstance(datapoint, tuple) and hasattr(datapoint, "_make"):  # a named one
         return datapoint._make(map(copy_arrays, datapoint))
+    if isinstance(datapoint, (list, tuple)):
+        return list(map(copy_arrays, datapoint))
     return datapoint.copy() if isinstance(datapoint, np.ndarray) else datapoint

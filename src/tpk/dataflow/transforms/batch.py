@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from operator import countOf
+from operator import countOf, itemgetter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -213,12 +213,20 @@ class Joiner:
         """
         self._is_simple = False
         copies: list[Any] = []
-        places: dict[Any, _Place] = {}
+        places: list[_Place] = []
+        names: Collection[Any] = ()
         for row, datapoint in enumerate(datapoints):
+            kind = type(datapoint)
             if row == 0 and isinstance(datapoint, (list, tuple, Mapping)):
+                names = dict.fromkeys(_names(datapoint)).keys()
                 self._arrays = self._new_arrays(datapoint, size)
-                places = {name: (array, array.shape[1:], array.dtype) for name, array in self._arrays.items()}
-            copies.append(_copy_to_row(datapoint, places, row))
+                places = [_place(self._arrays.get(name)) for name in names]
+            if (kind is list or kind is tuple) and len(datapoint) == len(places):
+                copies.append(_copy_to_row(datapoint, places, row))
+            elif kind is dict and datapoint.keys() == names:
+                copies.append(dict(zip(names, _copy_to_row(map(datapoint.get, names), places, row), strict=True)))
+            else:
+                copies.append(copy_arrays(datapoint))
             datapoint = None  # its memory may be used for the next one
         return copies
 
@@ -238,13 +246,12 @@ class Joiner:
             except _DOES_NOT_STACK:
                 self._is_simple = False  # text, for example: do not try it again
         self._numbers = range(numbers, numbers + len(datapoints)) if isinstance(numbers, int) else numbers
-        columns = self._columns(datapoints)
         arrays, self._arrays = self._arrays, {}
+        columns = self._columns(datapoints)
         if self._allocate is not None and not arrays:
             arrays = self._new_arrays(datapoints[0], len(datapoints))
-        if isinstance(datapoints[0], (list, tuple)):
-            return [self._join(component, values, arrays.get(component)) for component, values in columns]
-        return {component: self._join(component, values, arrays.get(component)) for component, values in columns}
+        joined = {name: self._join(name, values, arrays.get(name)) for name, values in columns}
+        return list(joined.values()) if isinstance(datapoints[0], (list, tuple)) else joined
 
     @staticmethod
     def stack(values: Sequence[Any], array: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
@@ -323,38 +330,39 @@ class Joiner:
         """Return each component with its values."""
         first = datapoints[0]
         kinds = set(map(type, datapoints))
-        if kinds == {list} or all(issubclass(kind, (list, tuple)) for kind in kinds):
-            try:
+        try:
+            if kinds == {list} or all(issubclass(kind, (list, tuple)) for kind in kinds):
                 return list(enumerate(zip(*datapoints, strict=True)))
-            except ValueError:  # their lengths differ
-                raise self._misfit(datapoints) from None
-        if all(issubclass(kind, Mapping) for kind in kinds):
-            components = first.keys()
-            if all(datapoint.keys() == components for datapoint in datapoints):
-                return [(component, [datapoint[component] for datapoint in datapoints]) for component in first]
+            is_named = kinds == {dict} or all(issubclass(kind, Mapping) for kind in kinds)
+            if is_named and set(map(len, datapoints)) == {len(first)}:
+                return [(name, list(map(itemgetter(name), datapoints))) for name in first]
+        except (ValueError, KeyError):  # they have different components
+            pass
         raise self._misfit(datapoints)
 
     def _new_arrays(self, datapoint: Any, size: int) -> dict[Any, np.ndarray[Any, Any]]:
         """Return a new array for each component that is an array in the first datapoint of a batch."""
         if self.use_list:
             return {}
-        items = enumerate(datapoint) if isinstance(datapoint, (list, tuple)) else datapoint.items()
         specs: dict[Any, ArraySpec] = {}
-        for component, value in items:
+        for name in _names(datapoint):
+            value = datapoint[name]
             # Texts grow with the longest one, which may come last.
             if type(value) is np.ndarray and value.ndim and value.dtype.kind not in "SUO":
-                specs[component] = ((size, *value.shape), value.dtype)
+                specs[name] = ((size, *value.shape), value.dtype)
         allocate = self._allocate or allocate_arrays
         return dict(zip(specs, allocate(list(specs.values())), strict=True))
 
     def _join(self, component: Any, values: Sequence[Any], array: np.ndarray[Any, Any] | None) -> Any:
         if self.use_list:
             return list(values)
-        if array is not None and any(value is array for value in values):  # some or all were copied to their rows
-            if all(value is array for value in values):
+        if array is not None:
+            # The copy of an array that fitted into its row is the whole array.
+            is_copied = [value is array for value in values]
+            if all(is_copied):
                 return array[: len(values)]
-            values = [array[row] if value is array else value for row, value in enumerate(values)]
-            return self.combine(component, values)
+            if any(is_copied):
+                return self.combine(component, [array[row] if is_copied[row] else v for row, v in enumerate(values)])
         try:
             return self.stack(values, array)
         except _DOES_NOT_STACK:
@@ -373,8 +381,15 @@ class Joiner:
         return InputError(message)
 
 
-_Place: TypeAlias = tuple[np.ndarray[Any, Any], tuple[int, ...], np.dtype[Any]]
-"""The array of a batch for a component, and the shape and dtype of its rows."""
+_Place: TypeAlias = tuple[Any, tuple[int, ...] | None, np.dtype[Any] | None]
+"""The array of a batch for a component, and the shape and dtype of its rows; all None if it is not an array."""
+
+
+def _place(array: np.ndarray[Any, Any] | None) -> _Place:
+    return (None, None, None) if array is None else (array, array.shape[1:], array.dtype)
+
+
+_OBJECT = np.dtype(object)
 
 
 def _stack(values: Sequence[np.ndarray[Any, Any]], array: np.ndarray[Any, Any] | None) -> np.ndarray[Any, Any]:
@@ -384,35 +399,38 @@ def _stack(values: Sequence[np.ndarray[Any, Any]], array: np.ndarray[Any, Any] |
         TypeError, ValueError: their dtypes or shapes differ.
     """
     first = values[0]
-    shape = (len(values), *first.shape)
-    if array is None and len(values) * first.nbytes > FEW_BYTES:
-        array = aligned_empty(shape, first.dtype)
-    if not first.size or not first.ndim or set(map(len, values)) != {len(first)}:
-        return np.stack(values, out=array, casting="no")
-    # Faster than `numpy.stack`.
+    shape, dtype, count = first.shape, first.dtype, len(values)
+    if [each.shape for each in values].count(shape) < count or [each.dtype for each in values].count(dtype) < count:
+        raise TypeError
+    shape = (count, *shape)
+    if array is None and count * first.nbytes <= FEW_BYTES and dtype is not _OBJECT:
+        try:
+            # The fastest way that does not align the array.
+            return np.frombuffer(bytearray().join(values), dtype).reshape(shape)
+        except (TypeError, ValueError):  # they are not contiguous, or empty
+            return np.array(values)
     if array is None:
-        return np.concatenate(values, casting="no").reshape(shape)
-    np.concatenate(values, out=array.reshape(-1, *first.shape[1:]), casting="no")
+        array = aligned_empty(shape, dtype)
+    if not first.size or not first.ndim:
+        return np.stack(values, out=array)
+    np.concatenate(values, out=array.reshape(-1, *first.shape[1:]))  # faster than `numpy.stack`
     return array
 
 
-def _copy_to_row(datapoint: Any, places: Mapping[Any, _Place], row: int) -> Any:
-    copied: Any
-    items: Iterable[tuple[Any, Any]]
-    if isinstance(datapoint, (list, tuple)):
-        copied, items = list(datapoint), enumerate(datapoint)
-    elif isinstance(datapoint, Mapping):
-        copied, items = dict(datapoint), datapoint.items()
-    else:
-        return copy_arrays(datapoint)
-    for component, value in items:
-        place = places.get(component)
-        if place and type(value) is np.ndarray and value.shape == place[1] and value.dtype == place[2]:
-            place[0][row] = value
-            copied[component] = place[0]
+def _copy_to_row(values: Iterable[Any], places: list[_Place], row: int) -> list[Any]:
+    copied = []
+    for value, (array, shape, dtype) in zip(values, places):  # noqa: B905 - equal; hot
+        # Equal dtypes are almost always the same object.
+        if type(value) is np.ndarray and value.dtype is dtype and value.shape == shape:
+            array[row] = value
+            copied.append(array)
         else:
-            copied[component] = copy_arrays(value)
+            copied.append(copy_arrays(value))
     return copied
+
+
+def _names(datapoint: Any) -> Iterable[Any]:
+    return range(len(datapoint)) if isinstance(datapoint, (list, tuple)) else datapoint
 
 
 def _components(datapoint: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import logging
 import sys
 from collections import deque
@@ -96,15 +97,33 @@ class Count:
         return Count, (self.value,)
 
 
+class PassState(enum.Enum):
+    """The state of a `Position`; the values are those of its `state_dict`."""
+
+    BETWEEN = "between passes"
+    UNDER_WAY = "under way"
+    LEFT = "left in the middle"
+    LOADED = "loaded"
+
+
 class Position:
     """Iterates a flow pass by pass, and saves and restores its position.
+
+    ```
+    BETWEEN    iterate          ──▶ UNDER_WAY  in the next pass
+    UNDER_WAY  last datapoint   ──▶ BETWEEN
+    UNDER_WAY  break_off        ──▶ LEFT       also before another iteration
+    LEFT       iterate          ──▶ UNDER_WAY  in the next pass
+    any        load_state_dict  ──▶ LOADED
+    LOADED     break_off        ──▶ LOADED     with a pass under way LEFT
+    LOADED     iterate          ──▶ UNDER_WAY  in the loaded pass if that was UNDER_WAY, otherwise in the next
+    ```
 
     A flow with ``state_dict`` and ``load_state_dict`` keeps its own state. For other flows, datapoints are counted: a
     sequence continues at the right index; other iterables are replayed from their first pass on, which gives the same
     datapoints if they depend only on the number of iterations.
 
-    A flow has one consumer at a time: the position belongs to the last iteration. After an incomplete pass,
-    the next iteration begins the next pass.
+    A flow has one consumer at a time: the position belongs to the last iteration.
 
     Args:
         flow: any iterable of datapoints.
@@ -130,12 +149,12 @@ class Position:
         self._has_state = has_state(self._source)
         self._has_break_off = self._has_state and callable(getattr(self._source, "break_off", None))
         self.passes = 0
+        self._state = PassState.BETWEEN
         self._count = Count()
-        self._in_pass = False
-        self._broken_off = False
         self._history: list[list[int | None]] = []  # of former passes: [datapoints, passes in a row]
-        self._loaded: Mapping[str, Any] | None = None
-        self._before: tuple[int, Mapping[str, Any]] | None = None
+        # Where the iteration begins: a generator starts only with its first datapoint.
+        self._start: Mapping[str, Any] = {}
+        self._delivered_before = 0
 
     @property
     def delivered(self) -> int:
@@ -145,38 +164,29 @@ class Position:
     def __iter__(self) -> Parts:
         """Begin a pass, or continue from the loaded state."""
         # Not in the generator, which starts later: a second consumer may begin before that.
-        loaded, self._loaded = self._loaded, None
-        if loaded is None:
-            self.break_off()
-            before: Mapping[str, Any] = {} if self._has_break_off else self.state_dict()
-            iterator = self._begin()
+        if self._state is PassState.LOADED:
+            iterator = self._continue(self._start)
         else:
-            before = loaded
-            iterator = self._continue(loaded)
-        self._before = None if self._has_break_off else (self.delivered, before)
-        self._in_pass, self._broken_off = True, False
+            self.break_off()
+            self._start = {} if self._has_break_off else self.state_dict()
+            iterator = self._begin()
+        self._state, self._delivered_before = PassState.UNDER_WAY, self.delivered
         return Parts(self._deliver(iterator))
 
     def break_off(self) -> None:
         """Let the next iteration begin the next pass, even in the middle of a pass."""
-        before = self._state_before
-        if self._loaded is not None:
-            self._loaded = {**self._loaded, "broken_off": self._loaded["in_pass"]}
-        elif self._in_pass and not self._broken_off:
-            self._broken_off = True
-            if self._has_break_off or (before is not None and self._has_state and _continues(before)):
+        if self._state is PassState.LOADED:
+            self._start = _left(self._start)
+        elif self._state is PassState.UNDER_WAY:
+            self._state = PassState.LEFT
+            if self._has_break_off or (self._has_state and not self._has_moved and _is_under_way(self._start)):
                 self._leave_pass()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position as plain data, between two datapoints."""
-        if self._loaded is not None:
-            return dict(self._loaded)
-        before = self._state_before
-        if before is not None:
-            return {**before, "broken_off": True} if self._broken_off else dict(before)
-        state: dict[str, Any] = {"passes": self.passes, "delivered": self.delivered, "in_pass": self._in_pass}
-        if self._broken_off:
-            state["broken_off"] = True
+        if self._state is PassState.LOADED or not self._has_moved:
+            return dict(_left(self._start) if self._state is PassState.LEFT else self._start)
+        state: dict[str, Any] = {"passes": self.passes, "delivered": self.delivered, "pass": self._state.value}
         if self._has_state:
             state["flow"] = self._source.state_dict()  # type: ignore[attr-defined]
         else:
@@ -186,15 +196,13 @@ class Position:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a state; the next iteration continues from there."""
-        self._loaded = state
+        self._start, self._state = state, PassState.LOADED
 
     @property
-    def _state_before(self) -> Mapping[str, Any] | None:
-        """The state in which the flow may still be: a generator starts only with its first datapoint."""
-        if self._before is None or not self._in_pass:
-            return None
-        delivered, state = self._before
-        return state if delivered == self.delivered else None
+    def _has_moved(self) -> bool:
+        """Whether the flow has left the state in which the iteration found it."""
+        is_in_pass = self._state in (PassState.UNDER_WAY, PassState.LEFT)
+        return self._has_break_off or not is_in_pass or self.delivered != self._delivered_before
 
     def _leave_pass(self) -> None:
         """Let a flow with its own state end its pass."""
@@ -208,7 +216,7 @@ class Position:
 
     def _begin(self) -> Iterator[Any]:
         if self.passes:
-            self._note(self.delivered if self._in_pass else None)
+            self._note(self.delivered if self._state is PassState.LEFT else None)
         self.passes += 1
         self._count = Count()
         return iter(self._source)
@@ -222,15 +230,15 @@ class Position:
 
     def _continue(self, state: Mapping[str, Any]) -> Iterator[Any]:
         """Return the iterator at a saved position, or of the next pass."""
-        self.passes, self._count, self._in_pass = state["passes"], Count(state["delivered"]), state["in_pass"]
+        self.passes, self._count, self._state = state["passes"], Count(state["delivered"]), PassState(state["pass"])
         whole = [[None, self.passes - 1]] if self.passes > 1 else []
         self._history = [list(run) for run in state.get("history", whole)]
-        continues = _continues(state)
+        continues = self._state is PassState.UNDER_WAY
         if self._has_state and "flow" in state:
             self._source.load_state_dict(state["flow"])  # type: ignore[attr-defined]
             if continues:
                 return iter(self._source)
-            if self._in_pass:
+            if self._state is PassState.LEFT:
                 self._leave_pass()
             return self._begin()
         for flow, seed in zip(_with_drawn_seed(self._source), state.get("seeds", ()), strict=False):
@@ -252,9 +260,10 @@ class Position:
             for _ in range(times or 0):
                 skipped += _skip(iter(self._source), delivered)
         iterator = iter(self._source)
-        found = _skip(iterator, self.delivered if self._in_pass else None)
+        is_in_pass = self._state is not PassState.BETWEEN
+        found = _skip(iterator, self.delivered if is_in_pass else None)
         skipped += found
-        if self._in_pass and found < self.delivered:
+        if is_in_pass and found < self.delivered:
             raise InputError(
                 f"{kind} cannot continue after {self.delivered} datapoints of pass {self.passes}: iterated again, it "
                 f"ended after {found}. Has the data changed? A one-shot iterator cannot be replayed either; give "
@@ -266,14 +275,18 @@ class Position:
     def _deliver(self, iterator: Iterator[Any]) -> Generator[Iterator[Any], None, None]:
         try:
             yield self._count.over(iterator)
-            self._in_pass = False
+            self._state = PassState.BETWEEN
         finally:
             close_iterator(iterator, self._source)
 
 
-def _continues(state: Mapping[str, Any]) -> bool:
-    """Whether a position is in the middle of a pass, which the next iteration continues."""
-    return state["in_pass"] and not state.get("broken_off")
+def _is_under_way(state: Mapping[str, Any]) -> bool:
+    return PassState(state["pass"]) is PassState.UNDER_WAY
+
+
+def _left(state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a state whose pass the next iteration does not continue."""
+    return {**state, "pass": PassState.LEFT.value} if _is_under_way(state) else state
 
 
 def _skip(iterator: Iterator[Any], count: int | None) -> int:

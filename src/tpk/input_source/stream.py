@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from threading import get_ident
@@ -33,6 +34,12 @@ logger = logging.getLogger(__name__)
 _AT_THE_BEGINNING: dict[str, Any] = {"position": None, "skip": 0, "ended": False}
 
 
+class StreamState(enum.Enum):
+    """The state of a `DatapointStream`."""
+
+    REWOUND, RUNNING, ENDED = range(3)
+
+
 class DatapointStream:
     """An iterator over the arrays of a flow's datapoints that can start again and knows its position.
 
@@ -41,6 +48,12 @@ class DatapointStream:
     next datapoint: in a queue, in a variable, or for another tower.
 
     To start, call `rewind` and then `start`; the thread that iterates calls `start`.
+
+    ```
+    REWOUND  start                ──▶ RUNNING  unless the loaded position is at the end of the data
+    RUNNING  end of the last pass ──▶ ENDED
+    any      rewind               ──▶ REWOUND  at the loaded position, otherwise at the first datapoint
+    ```
 
     Args:
         flow: any iterable of datapoints.
@@ -72,11 +85,9 @@ class DatapointStream:
         self.position = Position(flow)
         self._trail = PositionTrail(self.position, 0)
         self._loaded: Mapping[str, Any] | None = None
-        self._start_state = _AT_THE_BEGINNING
-        self._is_started = False
-        self._has_ended = False
-        self._was_iterated = False
-        self._pass_start = 0
+        self._start = _AT_THE_BEGINNING
+        self._state = StreamState.REWOUND
+        self._pass_start: int | None = None
         self._flow_is_ready = False
         self._copies = True
         self._iterator: Iterator[Any] = _NotStarted(owner)
@@ -114,8 +125,7 @@ class DatapointStream:
         """
         self.close()
         loaded, self._loaded = self._loaded, None
-        self._is_started = False
-        self._has_ended = loaded is not None and loaded["ended"] and not self.infinite
+        self._state = StreamState.REWOUND
         self.resumed_at = 0 if loaded is None else loaded["datapoints"]
         self._trail = PositionTrail(self.position, horizon)
         self._trail.index = self.resumed_at
@@ -123,13 +133,13 @@ class DatapointStream:
             self.position.break_off()
             # A flow need not know its position before its `reset_state`.
             position = self.position.state_dict() if self._flow_is_ready else None
-            self._start_state = {**_AT_THE_BEGINNING, "position": position}
+            self._start = {**_AT_THE_BEGINNING, "position": position}
         else:
             if loaded["position"] is not None:
                 self.position.load_state_dict(loaded["position"])
-            self._start_state = {key: loaded[key] for key in _AT_THE_BEGINNING}
-        # A resumed pass may have no datapoints left.
-        self._pass_start = 0 if loaded is None else -1
+            self._start = {key: loaded[key] for key in _AT_THE_BEGINNING}
+        # None: a resumed pass may have no datapoints left.
+        self._pass_start = 0 if loaded is None else None
 
     def start(self) -> None:
         """Start the flow where `rewind` has said.
@@ -142,13 +152,13 @@ class DatapointStream:
             if not self._flow_is_ready:
                 reset_state(self.flow)
                 self._flow_is_ready = True
-            if self._was_iterated and isinstance(self.flow, Iterator):
+            if isinstance(self.flow, Iterator) and (self.position.passes > 1 or self.position.delivered):
                 raise InputError(f"{self.owner} cannot start from the beginning again: {self._one_shot()}")
             self._copies = may_refill(self.flow)
-            if self._has_ended:
+            if self._start["ended"] and not self.infinite:
                 self._iterator = iter(())
             else:
-                self._resume(self._start_state["skip"])
+                self._resume(self._start["skip"])
         except BaseException as error:
             self._raise_failure(error)
         finally:
@@ -176,7 +186,6 @@ class DatapointStream:
         """Close the flow's iterator, and the files and workers behind it."""
         iterator, self._iterator = self._iterator, _NotStarted(self.owner)
         if isinstance(iterator, Parts):
-            self._was_iterated = self._was_iterated or self.index > self.resumed_at
             iterator.close()
 
     def finish(self) -> None:
@@ -186,7 +195,7 @@ class DatapointStream:
             logger.warning("%s: the data code did not return; it keeps running at\n%s", self.owner, stack_of(busy))
             return
         try:
-            if self._is_started:
+            if self._state is not StreamState.REWOUND:
                 self._trail.stop()
         finally:
             self.close()
@@ -201,12 +210,13 @@ class DatapointStream:
         facts = {"source": self.owner, "flow": _structure_of(self.flow), "size": flow_length(self.flow)}
         if self._loaded is not None:
             return dict(self._loaded)
-        if not self._is_started:
-            return {**facts, "datapoints": self.resumed_at, **self._start_state}
+        if self._state is StreamState.REWOUND:
+            return {**facts, "datapoints": self.resumed_at, **self._start}
         # Callers count too many after the end of the source. Skipped datapoints have been used.
         count = min(count, max(self.index, self.resumed_at))
         where = self._trail.state_at(count)
-        return {**facts, "datapoints": count, **where, "ended": self._has_ended and count == self.index}
+        has_ended = self._state is StreamState.ENDED and count == self.index
+        return {**facts, "datapoints": count, **where, "ended": has_ended}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Let the next start continue from a state.
@@ -231,7 +241,7 @@ class DatapointStream:
         """Start to iterate at the position, and skip what was used after it."""
         self._trail.start(self.resumed_at - skip)
         self._iterator = iter(self.position)
-        self._is_started = True
+        self._state = StreamState.RUNNING
         try:
             for _ in range(skip):
                 self._take()
@@ -250,7 +260,8 @@ class DatapointStream:
     def _first_of_next_pass(self) -> Any:
         """Return the first datapoint of another pass; raise StopIteration after the last pass."""
         if not self.infinite:
-            self._has_ended = True
+            if self._state is StreamState.RUNNING:
+                self._state = StreamState.ENDED
             if self.index > 0 or self.may_be_empty:
                 raise StopIteration
         if not self.infinite or self.index == self._pass_start:

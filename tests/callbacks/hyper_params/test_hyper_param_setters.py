@@ -96,7 +96,6 @@ def test_a_schedule_is_interpolated(interp, expected):
 def test_a_schedule_may_count_steps(interp, expected):
     setter = ScheduledHyperParamSetter("learning_rate", [(2, 0.5), (6, 0.25)], interp, step_based=True)
     assert rates(setter, steps_per_epoch=4, max_epoch=2) == expected
-    assert "trigger_epoch" not in setter.hook_implementations()
 
 
 def test_a_schedule_of_steps_goes_on_in_the_middle():
@@ -448,7 +447,7 @@ def test_an_attribute_comes_back_with_the_state():
 
 
 def test_what_another_callback_has_changed_stays_so_unless_the_schedule_says_something_new():
-    state = {"value": 0.0625, "scheduled": 0.5, "position": 2}
+    state = {"value": 0.0625, "_scheduled": 0.5, "_position": 2}
     same = ScheduledHyperParamSetter("learning_rate", [(0, 0.5), (4, 0.25)])
     assert rates(*with_state(same, state), starting_epoch=3, max_epoch=5) == [0.0625, 0.0625, 0.25]
     changed = ScheduledHyperParamSetter("learning_rate", [(0, 0.75), (4, 0.25)])

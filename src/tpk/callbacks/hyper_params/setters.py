@@ -13,6 +13,7 @@ import tpk
 from tpk.argument_checks import check_at_least, check_not_negative, given
 from tpk.callbacks.hyper_params.schedules import Schedule, StepSchedule
 from tpk.callbacks.statistics.followed import StatisticFollower
+from tpk.callbacks.triggers import Every, TimedCallback
 from tpk.errors import ConfigError, TrainerStateError
 from tpk.graph.gradients import costs_of_first_tower
 from tpk.graph.optimizers.learning_rate import learning_rate_of
@@ -194,7 +195,7 @@ class HyperParamSetter(Callback, abc.ABC):
         logger.info("after epoch %d, %s is set to %g", self.last_epoch, self.param.readable_name, value)
 
 
-class ScheduledHyperParamSetter(HyperParamSetter):
+class ScheduledHyperParamSetter(HyperParamSetter, TimedCallback):
     """Sets a hyperparameter by a schedule.
 
     It looks at the schedule before the training and at the end of each epoch; or every `every_k_steps` steps. Setting a
@@ -229,6 +230,8 @@ class ScheduledHyperParamSetter(HyperParamSetter):
         ```
     """
 
+    state_attributes = ("_position", "_scheduled")
+
     def __init__(
         self,
         param: HyperParam | str,
@@ -237,7 +240,7 @@ class ScheduledHyperParamSetter(HyperParamSetter):
         step_based: bool = False,
         every_k_steps: int | None = None,
     ) -> None:
-        super().__init__(param)
+        HyperParamSetter.__init__(self, param)
         check_at_least(self, 1, **given(every_k_steps=every_k_steps))
         if not isinstance(schedule, Schedule):
             schedule = StepSchedule(schedule, interp)
@@ -245,12 +248,11 @@ class ScheduledHyperParamSetter(HyperParamSetter):
             raise ConfigError(f"interp={interp!r} is for a list of points, not for {schedule!r}")
         self.schedule = schedule
         self._step_based = step_based
-        self._every_k_steps = 1 if step_based and every_k_steps is None else every_k_steps
-        self.unused_hooks = {"trigger_step" if self._every_k_steps is None else "trigger_epoch"}
+        steps = 1 if step_based and every_k_steps is None else every_k_steps
+        TimedCallback.__init__(self, Every(epochs=1) if steps is None else Every(steps=steps))
         # The last position at which the schedule was called, and its value there.
         self._position = 0.0
         self._scheduled: float | None = None
-        self._next_step = 0
         self._is_steady = True
 
     def get_value_to_set(self) -> float | None:
@@ -265,10 +267,10 @@ class ScheduledHyperParamSetter(HyperParamSetter):
 
     def before_train(self, trainer: tpk.Trainer) -> None:
         """Set the value at the position where the training starts."""
-        self._find_next_step()
-        super().before_train(trainer)
+        TimedCallback.before_train(self, trainer)
+        HyperParamSetter.before_train(self, trainer)
         # If the schedule rises from 0 and is only looked at after epochs, the first epoch trains nothing.
-        is_zero = self._every_k_steps is None and self._scheduled == 0
+        is_zero = self.when.steps is None and self._scheduled == 0
         if is_zero and self.schedule(self.last_epoch + 0.5) != 0:
             logger.warning(
                 "%s is 0 for the whole of epoch %d, because its schedule is only looked at after epochs. Give "
@@ -277,25 +279,16 @@ class ScheduledHyperParamSetter(HyperParamSetter):
                 trainer.loop.starting_epoch,
             )
 
-    def trigger_step(self, trainer: tpk.Trainer) -> None:
-        """Set the value after every k steps."""
-        if trainer.global_step >= self._next_step:
-            self.last_epoch = trainer.epoch_num - (trainer.local_step + 1 < trainer.loop.steps_per_epoch)
-            self._set_param()
-            self._find_next_step()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the value, and the last position and value of the schedule."""
-        return {**super().state_dict(), "scheduled": self._scheduled, "position": self._position}
+    def trigger(self, trainer: tpk.Trainer) -> None:
+        """Set the value after an epoch, or within one."""
+        self.last_epoch = trainer.epoch_num - (trainer.local_step + 1 < trainer.loop.steps_per_epoch)
+        self._set_param()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the value, or set the value of the schedule if the schedule has changed."""
         super().load_state_dict(state)
-        position = state["position"]
         # Another callback may have changed the value since, so an unchanged schedule leaves it alone.
-        if self._at(position) == state["scheduled"]:
-            self._position, self._scheduled = position, state["scheduled"]
-        else:
+        if self._at(self._position) != self._scheduled:
             self._scheduled = None
             self._set_param()
 
@@ -305,12 +298,8 @@ class ScheduledHyperParamSetter(HyperParamSetter):
             return None
         return schedule(position)
 
-    def _find_next_step(self) -> None:
-        if self._every_k_steps is not None:
-            self._next_step = (self.trainer.global_step // self._every_k_steps + 1) * self._every_k_steps
-
     def _log(self, value: float) -> None:
-        if self._every_k_steps is None:
+        if self.when.steps is None:
             super()._log(value)
         elif self._is_steady:  # A value that changes in every step would fill the log.
             logger.info("after step %d, %s is set to %g", self.global_step, self.param.readable_name, value)
@@ -320,7 +309,7 @@ class ScheduledHyperParamSetter(HyperParamSetter):
     def _now(self) -> float:
         if self._step_based:
             return self.global_step
-        if self._every_k_steps is None:
+        if self.when.steps is None:
             return self.last_epoch
         trainer = self.trainer
         done = trainer.epoch_num - 1 + (trainer.local_step + 1) / max(trainer.loop.steps_per_epoch, 1)

@@ -60,12 +60,8 @@ def check_names(addresses: Iterable[str]) -> None:
 
 
 def is_known(address: str) -> bool:
-    """Whether the host of ``"host:port"`` has an IP address; also if the name server does not answer."""
-    try:
-        socket.getaddrinfo(address.rpartition(":")[0].strip("[]"), None)
-    except socket.gaierror as error:
-        return error.errno not in (socket.EAI_NONAME, socket.EAI_NODATA)
-    return True
+    """Whether the name of the host of ``"host:port"`` can be resolved here."""
+    return any(_resolve(address))
 
 
 def check_listening(address: str, seconds: float = 2.0) -> None:

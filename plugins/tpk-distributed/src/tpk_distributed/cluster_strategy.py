@@ -124,6 +124,16 @@ class ClusterStrategy(tpk.Strategy):
         if heartbeat is not None:
             heartbeat.leave(sys.exc_info()[1])
 
+    @tpk.hookimpl(trylast=True)  # When the data of the step is there.
+    def before_run(self, run_context: Any) -> None:
+        """Tell the heartbeat that a step begins, in which this process waits for the others."""
+        self.heartbeat.begin("step", run_context.session)
+
+    @tpk.hookimpl(tryfirst=True)
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        """Tell the heartbeat that the step has ended."""
+        self.heartbeat.end()
+
     @tpk.hookimpl(trylast=True)  # The input's own explanation of its failure takes precedence.
     def translate_error(self, error: BaseException) -> BaseException | None:
         """Return an error that names another process if it caused this error."""
@@ -173,31 +183,6 @@ class _SharedSessionCreator(tpk.SessionCreator):
     def create_session(self, graph: Any) -> Any:
         """Create the session, and initialize its variables."""
         return self._strategy.create_session(graph, self._config)
-
-
-class WatchSteps(tpk.Callback):
-    """Tells the heartbeat when this process is in a step, in which it waits for the others.
-
-    Args:
-        heartbeat: the heartbeat.
-    """
-
-    chief_only = False
-
-    def __init__(self, heartbeat: Heartbeat) -> None:
-        self._begin, self._end = heartbeat.begin, heartbeat.end
-
-    def before_train(self, trainer: tpk.Trainer) -> None:
-        """Keep the session for the steps."""
-        self._sess = trainer.sess
-
-    def before_run(self, run_context: Any) -> None:
-        """Report the beginning of a step."""
-        self._begin("step", self._sess)
-
-    def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Report its end."""
-        self._end()
 
 
 class ClusterProcessGroup(tpk.ProcessGroup):

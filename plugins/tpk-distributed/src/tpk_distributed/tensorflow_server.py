@@ -54,11 +54,8 @@ class RunningServer:
             graph: a `tf.Graph`.
             timeout_in_ms: how long a run may take; 0 for no limit.
         """
-        config = tf.compat.v1.ConfigProto(
-            allow_soft_placement=True,
-            device_filters=sorted({device_of(job, index), self.cluster.device}),
-            operation_timeout_in_ms=timeout_in_ms,
-        )
+        config = tf.compat.v1.ConfigProto(allow_soft_placement=True, operation_timeout_in_ms=timeout_in_ms)
+        config.device_filters[:] = sorted({device_of(job, index), self.cluster.device})
         return SharedSession(self.target, graph, config)
 
 

@@ -16,16 +16,20 @@ _UNTOUCHED = {signal.SIG_DFL, signal.default_int_handler}
 
 
 @contextmanager
-def handling_signals(stop: StopRequest) -> Iterator[None]:
-    """Within the context, signals request the end of the training, if the context is entered in the main thread.
+def handling_signals(stop: StopRequest | None = None) -> Iterator[None]:
+    """Within the context, a signal requests the end of the training, if the context is entered in the main thread.
 
-    Signals that the program itself handles or ignores are unaffected. The former handlers are restored after the first
-    signal and at the end. So a second signal ends the process, except while the main thread is inside TensorFlow, where
-    Python handles no signals.
+    At the end of the context, the signal takes effect. Signals that the program itself handles or ignores are
+    unaffected. The former handlers are restored after the first signal and at the end. So a second signal ends the
+    process, except while the main thread is inside TensorFlow, where Python handles no signals.
+
+    Args:
+        stop: gets the request; None to only postpone the signal to the end of the context.
 
     Raises:
-        Preempted, KeyboardInterrupt: if a signal arrives when the training has already ended.
+        Preempted, KeyboardInterrupt: at the end of the context, if a signal has arrived.
     """
+    stop = stop or StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -12,11 +13,11 @@ import tensorflow as tf
 from tpk.argument_checks import check_one_of
 from tpk.errors import ConfigError
 from tpk.graph.devices import Devices, add_logical_devices, is_gpu, parts_of_one_gpu
-from tpk.plugin import Callback, also_spelled
+from tpk.plugin import also_spelled
 from tpk.session import NewSessionCreator, SessionCreator
 from tpk.strategies import DEVICE_SPELLINGS, GPU_PREFETCH, MultiProcessStrategy
 from tpk_distributed.cluster import WORKER, Cluster, as_cluster, device_of
-from tpk_distributed.cluster_strategy import ClusterStrategy, WatchSteps, joined
+from tpk_distributed.cluster_strategy import ClusterStrategy, joined
 from tpk_distributed.collective.collective_ops import COMPRESSIONS, LEAST_SHARED_BYTES, Collectives
 from tpk_distributed.collective.shared_memory import SharedMemory, share_memory
 from tpk_distributed.tensorflow_server import SharedSession
@@ -130,6 +131,7 @@ class CollectiveStrategy(ClusterStrategy, MultiProcessStrategy):
             PeerError: if some of the others do not start in time.
         """
         if self.world_size == 1:
+            self.unused_hooks = ("before_run", "after_run")
             return
         super().join()
         try:
@@ -242,17 +244,11 @@ class CollectiveStrategy(ClusterStrategy, MultiProcessStrategy):
         with self._waiting("synchronization", sess):
             super().synchronize(sess)
 
-    def callbacks(self) -> list[Callback]:
-        """Return the callbacks, including one that monitors the steps."""
-        watch: list[Callback] = [WatchSteps(self.heartbeat)] if self.world_size > 1 else []
-        return [*watch, *super().callbacks()]
-
     def _waiting(self, kind: str, sess: Any) -> AbstractContextManager[None]:
         return nullcontext() if self.world_size == 1 else self.heartbeat.waiting(kind, sess)
 
     def _with_leader(self, config: Any) -> Any:
-        adapted = tf.compat.v1.ConfigProto()
-        adapted.CopyFrom(config)
+        adapted = copy.deepcopy(config)
         adapted.experimental.collective_group_leader = device_of(WORKER, 0)
         return adapted
 

@@ -90,12 +90,10 @@ def share_memory(process_group: ProcessGroup, is_wanted: bool) -> SharedMemory |
 
 
 def _create() -> tuple[int | None, bytes]:
-    if not hasattr(os, "memfd_create"):
-        return None, b""
     nonce = secrets.token_bytes(_NONCE_BYTES)
     try:
         descriptor = os.memfd_create("tpk-gradients")
-    except OSError:
+    except (AttributeError, OSError):  # Only Linux has it.
         return None, b""
     os.ftruncate(descriptor, _HEADER)
     os.pwrite(descriptor, nonce, 0)

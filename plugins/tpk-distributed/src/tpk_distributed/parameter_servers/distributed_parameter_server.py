@@ -54,6 +54,7 @@ class DistributedParameterServerStrategy(DistributedStrategy):
     """
 
     is_reproducible = False
+    unused_hooks = ("before_run", "after_run")  # A step does not wait for other workers.
     seconds_between_meetings = 10.0
 
     def __init__(

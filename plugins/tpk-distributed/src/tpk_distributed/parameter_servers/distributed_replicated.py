@@ -10,7 +10,7 @@ import tensorflow as tf
 import tpk
 from tpk.graph import Objective, get_global_step_var
 from tpk.graph.variables import make_local, variable_name
-from tpk.plugin import Callback, also_spelled
+from tpk.plugin import also_spelled
 from tpk.strategies import (
     DEVICE_SPELLINGS,
     GPU_PREFETCH,
@@ -25,7 +25,6 @@ from tpk.strategies import (
 from tpk.strategies.towers import plain_name, variables_by_name
 from tpk.tf_internals import set_slice_info, slice_info
 from tpk.tower import PredictTowerContext, TowerFunc
-from tpk_distributed.cluster_strategy import WatchSteps
 from tpk_distributed.parameter_servers.distributed_strategy import DistributedStrategy
 from tpk_distributed.parameter_servers.step_queues import Gradients, StepQueues
 
@@ -107,10 +106,6 @@ class DistributedReplicatedStrategy(DistributedStrategy):
             return self._apply_together(optimizers[position], gradients[position], name, towers, costs)
 
         return apply_in_groups(groups, gradients, apply)
-
-    def callbacks(self) -> list[Callback]:
-        """Return the callback that reports waiting for other processes."""
-        return [WatchSteps(self.heartbeat)]
 
     def trigger_epoch(self, trainer: tpk.Trainer) -> None:
         """Synchronize the non-trainable variables of all workers, before they are used."""

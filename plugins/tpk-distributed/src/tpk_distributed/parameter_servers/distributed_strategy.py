@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -87,8 +88,7 @@ class DistributedStrategy(ClusterStrategy):
 
         So this worker can start and continue independently of the other workers.
         """
-        adapted = tf.compat.v1.ConfigProto()
-        adapted.CopyFrom(config)
+        adapted = copy.deepcopy(config)
         adapted.device_filters[:] = [f"/job:{PS}", f"/job:{WORKER}/task:{self.cluster.index}"]
         return adapted
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from typing import Any
+from contextlib import closing
 
-from tpk.errors import PeerError, Preempted
+from tpk.errors import PeerError
+from tpk.train.resume.preemption import handling_signals
 from tpk_distributed.boards import Board
 from tpk_distributed.cluster import PS
 from tpk_distributed.membership import SECONDS_BETWEEN_BEATS, Membership
@@ -40,7 +38,7 @@ def serve_workers(server: RunningServer, timeouts: Timeouts) -> None:
     pause = threading.Event()
     started_at = time.monotonic()
     logger.info("%s serves %d workers", cluster.name, cluster.world_size)
-    with closing(board), _postponed_signals():
+    with closing(board), handling_signals():
         while members.staying() or members.missing():
             pause.wait(SECONDS_BETWEEN_BEATS)
             members.note(board.read())
@@ -52,29 +50,3 @@ def serve_workers(server: RunningServer, timeouts: Timeouts) -> None:
     if failures:
         raise PeerError("; ".join(failures))
     logger.info("all workers have left")
-
-
-@contextmanager
-def _postponed_signals() -> Iterator[None]:
-    """Postpone the first termination signal to the end of the context."""
-    arrived: list[int] = []
-    replaced: dict[int, Any] = {}
-
-    def restore() -> None:
-        for signum, handler in replaced.items():
-            signal.signal(signum, handler)
-
-    def note(signum: int, frame: Any) -> None:
-        arrived.append(signum)
-        restore()
-
-    if threading.current_thread() is threading.main_thread():
-        for signum in Preempted.SIGNALS:
-            if signal.getsignal(signum) in (signal.SIG_DFL, signal.default_int_handler):
-                replaced[signum] = signal.signal(signum, note)
-    try:
-        yield
-    finally:
-        restore()
-    if arrived:
-        raise Preempted.by(arrived[0])

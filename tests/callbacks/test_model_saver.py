@@ -246,8 +246,8 @@ class Full:
     def __init__(self, monkeypatch, from_step):
         write = VariableWriter.write
 
-        def failing(writer, prefix, snapshot):
-            write(writer, prefix, snapshot)
+        def failing(writer, prefix, variables, values):
+            write(writer, prefix, variables, values)
             if int(prefix.rsplit("-", 1)[1]) >= from_step:
                 raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
 
@@ -289,9 +289,9 @@ def test_a_failure_of_the_last_write_is_not_lost(tmp_path, monkeypatch):
 def test_the_training_goes_on_while_files_are_written(tmp_path, monkeypatch):
     write, may_write, steps_meanwhile = VariableWriter.write, threading.Event(), []
 
-    def waiting(writer, prefix, snapshot):
+    def waiting(writer, prefix, variables, values):
         assert may_write.wait(60)
-        write(writer, prefix, snapshot)
+        write(writer, prefix, variables, values)
 
     monkeypatch.setattr(VariableWriter, "write", waiting)
 

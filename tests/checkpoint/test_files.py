@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from tpk.checkpoint import directory as checkpoint_directory
+from tpk.checkpoint import checkpoint_directory
 from tpk.checkpoint.checkpoint_directory import CheckpointDirectory
 from tpk.checkpoint.files import checksum, describe_file, newest_complete, read_checkpoint, state_bytes
 from tpk.errors import CheckpointError

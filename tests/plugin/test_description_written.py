@@ -16,7 +16,7 @@ import pytest
 
 import tpk
 from tpk.plugin.creation import Ref
-from tpk.plugin.recorded_options import module_of_script, written, written_plugin
+from tpk.plugin.recorded_options import written, written_plugin
 
 
 @pytest.fixture(autouse=True)
@@ -159,7 +159,6 @@ def test_a_class_of_the_script_has_its_importable_module(monkeypatch, tmp_path):
     main.__file__ = str(tmp_path / "train.py")
     assert written(Greeting) == {"ref": "train:Greeting"}
     main.__spec__ = types.SimpleNamespace(name="package.train")
-    assert module_of_script() == "package.train"
     assert written(Greeting())["use"] == "package.train:Greeting"
 
 

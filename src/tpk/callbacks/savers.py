@@ -16,7 +16,7 @@ from tpk.callbacks.statistics.followed import StatisticFollower
 from tpk.callbacks.triggers import Every, TimedCallback
 from tpk.checkpoint.checkpoint_directory import CheckpointDirectory
 from tpk.checkpoint.series import ON_FAILURE, CheckpointSeries, Retention, handle_failure
-from tpk.checkpoint.variable_writer import VariableWriter, take_snapshot
+from tpk.checkpoint.variable_writer import VariableWriter
 from tpk.errors import CheckpointError
 from tpk.graph.variables import saveable_variables
 from tpk.plugin import hookimpl
@@ -245,8 +245,9 @@ class MinSaver(StatisticFollower):
 
     def _save(self, value: float) -> None:
         self.trainer.checkpoints.before_saving()
-        snapshot = take_snapshot(self.trainer.sess, self._variables)
-        name = self._directory.write(self.global_step, lambda prefix: self._writer.write(prefix, snapshot), None)
+        values = self.trainer.sess.run(self._variables)
+        write = partial(self._writer.write, variables=self._variables, values=values)
+        name = self._directory.write(self.global_step, write, None)
         others = [(other, saved) for other, saved in self._best if saved != name]
         # The sort is stable, so the first of equal values wins.
         ranked = sorted([*others, (value, name)], key=lambda saved: self.sign * saved[0])

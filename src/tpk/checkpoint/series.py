@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import tensorflow as tf
 
 from tpk.argument_checks import check_one_of
 from tpk.checkpoint.checkpoint_directory import CheckpointDirectory
-from tpk.checkpoint.variable_writer import Snapshot, VariableWriter, take_snapshot
+from tpk.checkpoint.variable_writer import VariableWriter
 from tpk.errors import CheckpointError
 
 logger = logging.getLogger(__name__)
@@ -84,11 +85,13 @@ class CheckpointSeries:
         """
         self.wait()
         self.last_step = step
-        snapshot = take_snapshot(sess, variables)
+        # `Session.run` copies what it returns.
+        values = sess.run(list(variables))
+        write = partial(self._write, partial(self._writer.write, variables=variables, values=values), step, state)
         if self._threads is None:
-            self._settle(lambda: self._write(snapshot, step, state))
+            self._settle(write)
         else:
-            self._under_way = self._threads.submit(self._write, snapshot, step, state)
+            self._under_way = self._threads.submit(write)
 
     def wait(self) -> Path | None:
         """Wait until everything is on disk, and return `last_path`.
@@ -116,9 +119,9 @@ class CheckpointSeries:
         except CheckpointError as error:
             handle_failure(error, self._on_failure)
 
-    def _write(self, snapshot: Snapshot, step: int, state: Mapping[str, Any] | None) -> None:
+    def _write(self, write_variables: Callable[[str], None], step: int, state: Mapping[str, Any] | None) -> None:
         started = time.monotonic()
-        name = self.directory.write(step, lambda prefix: self._writer.write(prefix, snapshot), state, tf.__version__)
+        name = self.directory.write(step, write_variables, state, tf.__version__)
         gone = self.retention.add(name, self._clock())
         self.directory.point_to(self.retention.names, gone)
         self.last_path = self.directory.path / name

@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
+import attrs
+
 from tpk.checkpoint.reader import CheckpointReader, find_checkpoint
 from tpk.checkpoint.restore import Match, match, restore_matches, some_of
 from tpk.checkpoint.stored_values import DictValues, NpzReader, StoredValues
@@ -28,6 +30,13 @@ class SessionInit(RecordsOptions, abc.ABC):
         """Assign the values in the session `sess`, whose graph may be finalized."""
 
 
+def _names(names: Collection[str]) -> frozenset[str]:
+    if isinstance(names, str):
+        raise CheckpointError(f"ignore={names!r}: expected a collection of names. Write ignore=[{names!r}].")
+    return frozenset(names)
+
+
+@attrs.define(eq=False, repr=False, kw_only=True)
 class RestoreByName(SessionInit):
     """Base of classes that restore values by name from one source. A table of all names is logged.
 
@@ -47,24 +56,11 @@ class RestoreByName(SessionInit):
             ``global_step``, ``learning_rate`` and the state of optimizers. The log names the ignored variables.
     """
 
-    _ignore_mismatch = False
-
-    def __init__(
-        self,
-        *,
-        prefix: str | None = None,
-        ignore: Collection[str] = (),
-        ignore_mismatch: bool = False,
-        must_match: bool = True,
-        weights_only: bool = False,
-    ) -> None:
-        if isinstance(ignore, str):
-            raise CheckpointError(f"ignore={ignore!r}: expected a collection of names. Write ignore=[{ignore!r}].")
-        self._prefix = prefix
-        self._ignore = frozenset(ignore)
-        self._ignore_mismatch = ignore_mismatch or self._ignore_mismatch
-        self._must_match = must_match
-        self._weights_only = weights_only
+    prefix: str | None = None
+    ignore: frozenset[str] = attrs.field(default=(), converter=_names)
+    ignore_mismatch: bool = False
+    must_match: bool = True
+    weights_only: bool = False
 
     @abc.abstractmethod
     def open(self) -> AbstractContextManager[StoredValues]:
@@ -72,17 +68,17 @@ class RestoreByName(SessionInit):
 
     def match(self, graph: Any, values: StoredValues) -> Match:
         """Match `values` with the variables of `graph`."""
-        left_alone = variables_beside_model(graph) if self._weights_only else set()
+        left_alone = variables_beside_model(graph) if self.weights_only else set()
         if names := left_alone & set(values):
             text = "only the weights are restored from %s; %d other variables are ignored: %s"
             logger.info(text, values.source, len(names), some_of(names))
         return match(
             graph,
             values,
-            prefix=self._prefix,
-            ignore=self._ignore | left_alone,
-            ignore_mismatch=self._ignore_mismatch,
-            must_match=self._must_match,
+            prefix=self.prefix,
+            ignore=self.ignore | left_alone,
+            ignore_mismatch=self.ignore_mismatch,
+            must_match=self.must_match,
         )
 
     def run(self, sess: Any) -> None:
@@ -95,6 +91,7 @@ class RestoreByName(SessionInit):
         _run_together(sess, [self])
 
 
+@attrs.define(eq=False, repr=False)
 class DictRestore(RestoreByName):
     """Restores variables from a mapping of names to arrays.
 
@@ -114,23 +111,16 @@ class DictRestore(RestoreByName):
         ```
     """
 
-    def __init__(
-        self,
-        values: Mapping[str, Any],
-        ignore_mismatch: bool = False,
-        *,
-        prefix: str | None = None,
-        ignore: Collection[str] = (),
-        must_match: bool = True,
-    ) -> None:
-        super().__init__(prefix=prefix, ignore=ignore, ignore_mismatch=ignore_mismatch, must_match=must_match)
-        self._values = DictValues(values)
+    values: DictValues = attrs.field(converter=DictValues)
+    ignore_mismatch: bool = False
+    weights_only: bool = attrs.field(default=False, init=False)
 
     def open(self) -> AbstractContextManager[StoredValues]:
         """Return the values."""
-        return nullcontext(self._values)
+        return nullcontext(self.values)
 
 
+@attrs.define(eq=False, repr=False)
 class NpzRestore(RestoreByName):
     """Restores variables from an ``.npz`` file. Arrays are read one at a time.
 
@@ -151,33 +141,20 @@ class NpzRestore(RestoreByName):
         ```
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        ignore_mismatch: bool = False,
-        *,
-        prefix: str | None = None,
-        ignore: Collection[str] = (),
-        must_match: bool = True,
-        weights_only: bool = False,
-    ) -> None:
-        super().__init__(
-            prefix=prefix,
-            ignore=ignore,
-            ignore_mismatch=ignore_mismatch,
-            must_match=must_match,
-            weights_only=weights_only,
-        )
-        self._path = path
-        # Fail now, and not after the graph has been built.
-        with NpzReader(path):
+    path: str | os.PathLike[str]
+    ignore_mismatch: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        """Fail now, and not after the graph has been built."""
+        with NpzReader(self.path):
             pass
 
     def open(self) -> AbstractContextManager[StoredValues]:
         """Open the file."""
-        return NpzReader(self._path)
+        return NpzReader(self.path)
 
 
+@attrs.define(eq=False, repr=False)
 class SaverRestore(RestoreByName):
     """Restores variables from a checkpoint of `tf.compat.v1.train.Saver`, written by tpk or another program.
 
@@ -205,26 +182,20 @@ class SaverRestore(RestoreByName):
         ```
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        prefix: str | None = None,
-        ignore: Collection[str] = (),
-        *,
-        must_match: bool = True,
-        weights_only: bool = False,
-    ) -> None:
-        super().__init__(prefix=prefix, ignore=ignore, must_match=must_match, weights_only=weights_only)
-        self._checkpoint = find_checkpoint(path)
+    path: str = attrs.field(converter=find_checkpoint)
+    prefix: str | None = None
+    ignore: frozenset[str] = attrs.field(default=(), converter=_names)
+    ignore_mismatch: bool = attrs.field(default=False, init=False)
 
     def open(self) -> AbstractContextManager[StoredValues]:
         """Read the index of the checkpoint."""
-        values = CheckpointReader(self._checkpoint)
+        values = CheckpointReader(self.path)
         if values.is_object_based:
             raise _no_names(values)
         return nullcontext(values)
 
 
+@attrs.define(eq=False, repr=False)
 class SaverRestoreRelaxed(SaverRestore):
     """Like `SaverRestore`, but accepts values of other shapes.
 
@@ -232,7 +203,7 @@ class SaverRestoreRelaxed(SaverRestore):
     warning.
     """
 
-    _ignore_mismatch = True
+    ignore_mismatch: bool = attrs.field(default=True, init=False)
 
 
 class ChainInit(SessionInit):

@@ -1,11 +1,10 @@
-"""Variables of a checkpoint: copied from a session as a consistent snapshot, written, read and assigned."""
+"""Variables of a checkpoint: written, read and assigned."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import attrs
 import numpy as np
 import tensorflow as tf
 
@@ -14,32 +13,8 @@ from tpk.graph.variables import assign_values, variable_name
 from tpk.tf_internals import CallableOptions, make_callable, slice_info
 
 
-@attrs.frozen(eq=False)
-class Snapshot:
-    """The values of variables at one moment.
-
-    Attributes:
-        variables: the variables.
-        values: an array for each variable.
-    """
-
-    variables: Sequence[Any]
-    values: Sequence[Any]
-
-
-def take_snapshot(sess: Any, variables: Sequence[Any]) -> Snapshot:
-    """Return a copy of the values of variables, which later runs of the session do not change.
-
-    Args:
-        sess: the raw session; nothing may be running in it.
-        variables: variables of its graph.
-    """
-    # `Session.run` copies what it returns.
-    return Snapshot(tuple(variables), sess.run(list(variables)) if variables else [])
-
-
 class VariableWriter:
-    """Writes snapshots in the format of `tf.compat.v1.train.Saver`.
+    """Writes the values of variables in the format of `tf.compat.v1.train.Saver`.
 
     It has a separate graph, session and threads, on the CPU. So the graph of the training may be finalized, and a write
     in another thread does not block the steps, nor they the write.
@@ -49,19 +24,20 @@ class VariableWriter:
         self._sess: Any = None
         self._save: Any = None
 
-    def write(self, prefix: str, snapshot: Snapshot) -> None:
+    def write(self, prefix: str, variables: Sequence[Any], values: Sequence[Any]) -> None:
         """Write to ``<prefix>.index`` and ``<prefix>.data-00000-of-00001``.
 
         Args:
             prefix: the start of the file names.
-            snapshot: the values; of the same variables in each call.
+            variables: the variables, the same in each call.
+            values: an array for each variable, such as `Session.run` returns: a copy, which later runs do not change.
 
         Raises:
             tf.errors.OpError: if the files cannot be written.
         """
         if self._save is None:
-            self._prepare(snapshot.variables)
-        self._save(np.array(prefix, object), *map(np.asarray, snapshot.values))
+            self._prepare(variables)
+        self._save(np.array(prefix, object), *map(np.asarray, values))
 
     def close(self) -> None:
         """Close the session."""

@@ -274,8 +274,9 @@ def _form_of_mapping(value: dict[Any, Any], counter: Iterator[int], level: int) 
 
 
 def _form_of_options(options: Mapping[str, Any], counter: Iterator[int], level: int) -> _Form:
+    secret = _Form("(not told)", None, "a secret")
     forms = {
-        name: _Form("(not told)", None, "a secret") if _is_secret(name, value) else _form(value, counter, level + 1)
+        name: secret if isinstance(value, str | bytes) and _SECRET.search(name) else _form(value, counter, level + 1)
         for name, value in options.items()
     }
     few = dict(itertools.islice(forms.items(), _MOST_ITEMS_DESCRIBED))
@@ -286,6 +287,8 @@ def _form_of_options(options: Mapping[str, Any], counter: Iterator[int], level: 
 
 def _form_of_object(value: Any, counter: Iterator[int], level: int) -> _Form:
     kind = type(value)
+    if isinstance(value, RecordsOptions) and (_RECORDED in vars(value) or not attrs.has(kind)):
+        return _made(kind.__name__, _find_target(kind), _recorded(value))
     fields: dict[str, Any] | None = None
     if attrs.has(kind):
         fields = {each.alias: getattr(value, each.name, None) for each in attrs.fields(kind) if each.init}
@@ -293,8 +296,6 @@ def _form_of_object(value: Any, counter: Iterator[int], level: int) -> _Form:
         fields = {each.name: getattr(value, each.name, None) for each in dataclasses.fields(value) if each.init}
     if fields is not None:
         return _made(kind.__name__, _find_target(kind), _form_of_options(fields, counter, level))
-    if isinstance(value, RecordsOptions):
-        return _made(kind.__name__, _find_target(kind), _recorded(value))
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item") and kind.__module__ == "numpy":
         return _form(value.item(), counter, level)
     dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
@@ -348,10 +349,6 @@ def _qualified_name(thing: Any) -> str:
     return f"{module}.{name}" if module else name
 
 
-def _is_secret(name: str, value: Any) -> bool:
-    return isinstance(value, str | bytes) and _SECRET.search(name) is not None
-
-
 def _as_repr(written: Any) -> str:
     if isinstance(written, dict):
         return str(written.get(USE) or written.get(REF) or "").rpartition(":")[2] or "…"
@@ -367,10 +364,8 @@ def _find_target(thing: Any) -> tuple[str, str]:
     if not module or not name or "<" in name:
         return "", f"{name or repr(thing)}, which is defined inside of a function"
     if module == "__main__":
-        try:
-            return f"{module_of_script()}:{name}", ""
-        except LookupError as error:
-            return "", f"{name}, which is {error}"
+        module, why = _module_of_script()
+        return ("", f"{name}, which is {why}") if why else (f"{module}:{name}", "")
     if module.partition(".")[0] == "tpk" and _leads_to(f"tpk:{name}", thing):
         return f"tpk:{name}", ""
     if not _leads_to(f"{module}:{name}", thing):
@@ -378,23 +373,17 @@ def _find_target(thing: Any) -> tuple[str, str]:
     return f"{module}:{name}", ""
 
 
-def module_of_script() -> str:
-    """Return the name under which the running script can be imported.
-
-    Raises:
-        LookupError: if it cannot be imported; the message says what it is.
-    """
+def _module_of_script() -> tuple[str, str]:
+    """Return the name under which the running script can be imported; or an empty text and why not."""
     main = sys.modules["__main__"]
-    spec = getattr(main, "__spec__", None)
+    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
     if spec is not None:
-        return str(spec.name)
-    file = getattr(main, "__file__", None)
+        return str(spec.name), ""
     if file is None:
-        raise LookupError("defined in a notebook, or at a prompt")
-    stem = Path(file).stem
-    if not stem.isidentifier():
-        raise LookupError(f"defined in {Path(file).name}, which cannot be imported by that name")
-    return stem
+        return "", "defined in a notebook, or at a prompt"
+    path = Path(file)
+    why = "" if path.stem.isidentifier() else f"defined in {path.name}, which cannot be imported by that name"
+    return path.stem, why
 
 
 def _leads_to(name: str, thing: Any) -> bool:

@@ -27,7 +27,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import tpk
 from tpk.checkpoint.checkpoint_directory import CheckpointDirectory
@@ -45,23 +45,6 @@ from tpk.train.run.run_directory import check_is_there
 logger = logging.getLogger(__name__)
 
 
-class Saver(Protocol):
-    """A plugin that requests checkpoints, such as a `ModelSaver`.
-
-    Attributes:
-        plugin_name: its name, for messages.
-        weights_only: whether its files contain variables only, so that a training cannot be resumed from them.
-        series: writes its files.
-    """
-
-    def trigger(self, trainer: tpk.Trainer) -> None:
-        """Request a checkpoint of this moment, or write it."""
-
-    plugin_name: str
-    weights_only: bool
-    series: CheckpointSeries
-
-
 class Checkpoints(Callback):
     """Takes the checkpoints that savers request, after all callbacks and monitors; the module shows the order.
 
@@ -70,7 +53,7 @@ class Checkpoints(Callback):
     ``trigger_epoch`` the innermost: other wrappers continue after the checkpoint. The path of a save::
 
         ModelSaver.trigger → request → (the end of the step or epoch) → take_state → CheckpointSeries.save
-            → take_snapshot → (here, or in a thread) VariableWriter, CheckpointDirectory.write, .point_to
+            → (here, or in a thread) CheckpointDirectory.write, with VariableWriter, and .point_to
 
     A training without savers has no hook in the step. Requests are then served at the end of the epoch.
 
@@ -86,7 +69,7 @@ class Checkpoints(Callback):
         self.trainer = trainer
         self.unused_hooks: Collection[str] = ("trigger_step",)
         self.agreed_stop = trainer.loop.stop
-        self._savers: list[Saver] = []
+        self._savers: list[tpk.ModelSaver] = []
         self._requests: list[CheckpointSeries] = []
         self._epoch_that_is_over: int | None = None
         self._is_ending_epoch = False
@@ -106,7 +89,7 @@ class Checkpoints(Callback):
         """The shared variables, and the local ones of each replica of the model."""
         return [*self.shared_variables, *self.trainer.strategy.replicate_variables()]
 
-    def register(self, saver: Saver) -> None:
+    def register(self, saver: tpk.ModelSaver) -> None:
         """Add a saver; called in its `setup_graph`.
 
         Raises:
@@ -322,5 +305,5 @@ class Checkpoints(Callback):
             )
 
 
-def _directory(saver: Saver) -> Path:
+def _directory(saver: tpk.ModelSaver) -> Path:
     return saver.series.directory.path.resolve()

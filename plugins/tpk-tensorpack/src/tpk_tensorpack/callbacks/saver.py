@@ -9,7 +9,6 @@ from typing import Any
 import tensorflow as tf
 
 import tpk
-from tpk.checkpoint.variable_writer import take_snapshot
 from tpk_tensorpack.callbacks.base import Callback
 from tpk_tensorpack.utils import logger
 
@@ -100,7 +99,7 @@ class MinSaver(Callback, tpk.MinSaver):
     def _save(self, value: float) -> None:
         self.trainer.checkpoints.before_saving()
         directory, beside = self.checkpoint_dir, f".writing-{self._prefix}"
-        self._writer.write(str(directory / beside), take_snapshot(self.trainer.sess, self._variables))
+        self._writer.write(str(directory / beside), self._variables, self.trainer.sess.run(self._variables))
         # Write the index last: without it, the other files are not recognized as a checkpoint.
         for path in sorted(directory.glob(f"{beside}.*")):
             path.replace(directory / (self._prefix + path.name.removeprefix(beside)))

@@ -74,7 +74,11 @@ class SaverRestore(_HasInit, tpk.SaverRestore):
 class SaverRestoreRelaxed(SaverRestore):
     """Like `SaverRestore`, but reshape values of a different shape, or skip them with a warning."""
 
-    _ignore_mismatch = True
+    def __init__(
+        self, model_path: str | os.PathLike[str], prefix: str | None = None, ignore: Collection[str] = ()
+    ) -> None:
+        super().__init__(model_path, prefix, ignore)
+        self.ignore_mismatch = True
 
 
 class DictRestore(_HasInit, tpk.DictRestore):

@@ -124,7 +124,7 @@ def take_steps(trainer: Any, count: int) -> list[float]:
         for _ in range(count):
             start = time.perf_counter()
             trainer.run_step()
-            trainer.step_hooks.trigger(trainer)
+            trainer.hooked_sess.hooks.trigger(trainer)
             times.append(time.perf_counter() - start)
     return times
 

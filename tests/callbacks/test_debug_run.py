@@ -165,9 +165,6 @@ def test_options_that_a_callback_makes_wrong_are_errors(run_steps):
         def configure_run(self, run):
             run.steps_per_epoch = 1.5
 
-        def trigger(self):
-            pass
-
     with pytest.raises(ConfigError, match=r"steps_per_epoch=1\.5: expected a whole number"):
         run_steps(Wrong(), 3)
 

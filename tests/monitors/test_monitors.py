@@ -171,9 +171,9 @@ def test_monitors_begin_first_and_end_last():
         def before_train(self, trainer):
             pass
 
-    order = {each.hook: (each.tryfirst, each.trylast) for each in implementations_of(All())}
-    assert order["before_train"] == (True, False)
-    assert order["trigger_epoch"] == order["after_train"] == (False, True)
+    order = {each.hook: each.place for each in implementations_of(All())}
+    assert order["before_train"] == -1
+    assert order["trigger_epoch"] == order["after_train"] == 1
 
 
 def test_reports_of_the_last_hooks_are_flushed(trainer):

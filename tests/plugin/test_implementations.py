@@ -438,7 +438,7 @@ class First(Refined):
 )
 def test_an_override_inherits_the_place_in_the_order(callback, first, last):
     (implementation,) = (each for each in implementations_of(callback) if each.hook == "trigger_epoch")
-    assert (implementation.tryfirst, implementation.trylast) == (first, last)
+    assert implementation.place == last - first
     assert order_of(callback.trigger) == {"tryfirst": first, "trylast": last}
 
 
@@ -454,7 +454,7 @@ def test_the_place_in_the_order_is_found_through_wraps():
             return {"trigger_epoch": trigger}
 
     (implementation,) = implementations_of(Wrapping())
-    assert implementation.trylast
+    assert implementation.place == 1
 
 
 def test_a_decorator_above_staticmethod_is_not_lost():
@@ -465,7 +465,7 @@ def test_a_decorator_above_staticmethod_is_not_lost():
             pass
 
     (implementation,) = implementations_of(Static())
-    assert implementation.trylast
+    assert implementation.place == 1
 
 
 def test_an_override_does_not_inherit_being_a_wrapper():
@@ -479,7 +479,7 @@ def test_an_override_does_not_inherit_being_a_wrapper():
             pass
 
     (implementation,) = implementations_of(Plain())
-    assert (implementation.wrapper, implementation.tryfirst) == (False, True)
+    assert (implementation.wrapper, implementation.place) == (False, -1)
 
 
 def test_equal_callbacks_do_not_collide():

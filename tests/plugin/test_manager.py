@@ -181,7 +181,7 @@ def test_failures_are_translated_by_the_first_answer():
     silent, first, second = Translator(None), Translator(KeyError("a")), Translator(KeyError("b"))
     manager = HookManager()
     manager.register_all([silent, first, second])
-    assert manager.translate_error(ValueError()) is first.answer
+    assert manager.hook.translate_error(error=ValueError()) is first.answer
     assert (silent.asked, first.asked, second.asked) == (1, 1, 0)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
 import tpk
 from tpk.errors import ConfigError
@@ -356,15 +356,7 @@ class Callback(Plugin):
         return name in getattr(self, "__dict__", {}) or getattr(self.__class__, name) is not getattr(Callback, name)
 
 
-class Triggered(Protocol):
-    """An object with a `trigger`, which may leave out the trainer."""
-
-    @property
-    def trigger(self) -> Callable[..., None]:
-        """See `Callback.trigger`."""
-
-
-def trigger_of(callback: Triggered) -> Callable[[tpk.Trainer], None]:
+def trigger_of(callback: Callback) -> Callable[[tpk.Trainer], None]:
     """Return `trigger` of a callback as a function of the trainer.
 
     Raises:

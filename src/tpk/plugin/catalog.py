@@ -143,16 +143,13 @@ class Catalog:
         if isinstance(value, Use) and ":" in value.name:
             entry = CatalogEntry("object", value.name, target=value.name)
             return create(self.load(entry), self.make(value.options), str(entry), value.origin)
-        if type(value) is dict:
-            made: Any = {name: self.make(item) for name, item in value.items()}
-            unchanged = all(made[name] is item for name, item in value.items())
-        elif type(value) in (list, tuple):
-            made = type(value)(map(self.make, value))
-            unchanged = all(new is old for new, old in zip(made, value, strict=True))
-        else:
+        if type(value) not in (dict, list, tuple):
             return value
-        # The caller's own list stays that list.
-        return value if unchanged else made
+        items = value.values() if type(value) is dict else value
+        made = list(map(self.make, items))
+        if all(new is old for new, old in zip(made, items, strict=True)):
+            return value  # The caller's own list stays that list.
+        return dict(zip(value, made, strict=True)) if type(value) is dict else type(value)(made)
 
     def find(self, kind: str, name: str) -> CatalogEntry:
         """Return the entry of a name: of ``"module:attr"``, of a built-in plugin, or of an installed one.
@@ -228,7 +225,7 @@ class Catalog:
 
     def loaded(self) -> list[CatalogEntry]:
         """Return the plugins that were named and imported, by kind and name; the ranks of a run must agree on them."""
-        loaded = [attrs.evolve(entry, status=found) for entry, found in self.outcomes.items() if found == "loaded"]
+        loaded = (entry for entry, found in self.outcomes.items() if found == "loaded")
         return sorted(loaded, key=lambda entry: (entry.kind, entry.name))
 
     def refresh(self) -> None:

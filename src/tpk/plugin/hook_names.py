@@ -66,7 +66,8 @@ def check_not_lost(plugin: object, methods: Mapping[str, Any]) -> None:
             f"{plugin!r} implements no hook: derive a callback from tpk.Callback, and decorate the hooks of a plugin "
             "module with @tpk.hookimpl"
         )
-    if plugin.kind == "callback":
+    changes_run = isinstance(plugin, Callback) and type(plugin).configure_run is not Callback.configure_run
+    if plugin.kind == "callback" and not changes_run:
         raise HookError(
             f"{owner} implements no hook, so nothing would call it: override one of {', '.join(HOOK_NAMES)}, or "
             "trigger; to forward hooks to another object, override hook_implementations"

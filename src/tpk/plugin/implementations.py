@@ -24,21 +24,14 @@ class Implementation:
         hook: the name of the hook.
         method: the function or bound method that is called.
         wrapper: whether it is a generator that wraps all other implementations.
-        tryfirst: whether it is called before the others.
-        trylast: whether it is called after the others.
+        place: -1 if it is called before the others, 1 if it is called after them, else 0.
     """
 
     plugin: object
     hook: str
     method: Callable[..., Any]
     wrapper: bool
-    tryfirst: bool
-    trylast: bool
-
-    @property
-    def place(self) -> int:
-        """-1 if it is called before the others, 1 if it is called after them, else 0."""
-        return self.trylast - self.tryfirst
+    place: int
 
 
 def implementations_of(plugin: object, hooks: Mapping[str, tuple[str, ...]] = HOOK_ARGUMENTS) -> list[Implementation]:
@@ -100,7 +93,7 @@ def _implementation(plugin: object, hook: str, method: Any, hooks: Mapping[str, 
     options = _options_of(where, plugin, method)
     _check_kind(where, hook, method, is_wrapper=options["wrapper"])
     taken_arguments(where, hooks[hook], method)
-    return Implementation(plugin, hook, method, **options)
+    return Implementation(plugin, hook, method, options["wrapper"], options["trylast"] - options["tryfirst"])
 
 
 def _check_kind(where: str, hook: str, method: Callable[..., Any], *, is_wrapper: bool) -> None:

@@ -121,7 +121,8 @@ class HookManager:
         check_names(plugin, self._arguments)
 
     def attach(self, trainer: tpk.Trainer) -> None:
-        """Give each registered callback its `trainer`."""
+        """Give each registered callback its `trainer`, and log the names of the plugins."""
+        logger.debug("plugins: %s", ", ".join(self._plugins))
         for plugin in self._plugins.values():
             if isinstance(plugin, Callback):
                 plugin.trainer = trainer
@@ -169,12 +170,8 @@ class HookManager:
         If ``TPK_TRACE`` was on when the manager was created, each call is logged to ``tpk.trace``.
         """
         called = {hook: call_order(getattr(self.hook, hook)) for hook in STEP_HOOKS}
-        return compile_step(called, traced if self._is_traced else direct, self._take_stop, self.translate_error)
-
-    def translate_error(self, error: BaseException) -> BaseException | None:
-        """Return the error that caused the failure of a run, from the first plugin that knows it; or None."""
-        cause: BaseException | None = self.hook.translate_error(error=error)
-        return cause
+        function_of = traced if self._is_traced else direct
+        return compile_step(called, function_of, self._take_stop, lambda error: self.hook.translate_error(error=error))
 
     def after_train(self, trainer: tpk.Trainer) -> list[BaseException]:
         """Call every `after_train`, even if some fail. Return the failures, which are logged with their tracebacks."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 
@@ -24,6 +24,8 @@ class RunSettings:
         max_epoch: the number of the last epoch.
         run_dir: the directory of the run; None for none.
         resume: ``"auto"``, ``"must"`` or ``"never"``.
+        description: further contents of ``config.json``, which the trainer does not know.
+        run_file: the text of ``config.toml``; empty for none.
         may_hold_run: whether a run that is not resumed may start in a directory that holds another one.
         resources: closed at the end of the run, after the log and all other files of the run.
     """
@@ -33,5 +35,7 @@ class RunSettings:
     max_epoch: int
     run_dir: StrPath | None
     resume: str
+    description: dict[str, Any] = attrs.field(factory=dict)
+    run_file: str = ""
     may_hold_run: bool = False
     resources: ExitStack = attrs.field(factory=ExitStack, init=False)

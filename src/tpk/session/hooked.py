@@ -60,6 +60,7 @@ class HookedSession:
             `tpk.session.caller_thread`.
 
     Attributes:
+        hooks: the compiled step hooks.
         is_in_after_run: whether an ``after_run`` of a hook is running.
     """
 
@@ -76,7 +77,7 @@ class HookedSession:
     ) -> None:
         self.sess = sess
         self.is_in_after_run = False
-        self._hooks = hooks
+        self.hooks = hooks
         self._progress = Progress() if progress is None else progress
         self._counter = counter
         self._many_steps = ManySteps(sess, self._progress, counter, xla=xla, tries_threads=tries_threads)
@@ -139,7 +140,7 @@ class HookedSession:
                             repeats = False
                         requests.append(request)
                 except BaseException as error:
-                    self._hooks.note_failure(error, "before_run", before_run)
+                    self.hooks.note_failure(error, "before_run", before_run)
                     raise
                 if context.steps < steps:
                     steps, repeats = context.steps, False
@@ -178,15 +179,15 @@ class HookedSession:
                     try:
                         after_run(context, nothing if result is None else SessionRunValues(result, *nothing[1:]))
                     except StopTraining as stop:
-                        self._hooks.note_failure(stop, "after_run", after_run)
-                        self._hooks.take_stop(stop)
+                        self.hooks.note_failure(stop, "after_run", after_run)
+                        self.hooks.take_stop(stop)
             except BaseException as error:
-                self._hooks.note_failure(error, "after_run", after_run)
+                self.hooks.note_failure(error, "after_run", after_run)
                 raise
             finally:
                 self.is_in_after_run = is_nested
         if context.stop_requested:
-            self._hooks.take_stop(StopTraining("a hook asked for the end of the training"))
+            self.hooks.take_stop(StopTraining("a hook asked for the end of the training"))
         return None if results[0] is CUT_SHORT else results[0]
 
     def _run(
@@ -268,7 +269,7 @@ class HookedSession:
         except (TypeError, ValueError) as error:
             request = failing_request(self.sess, fetches)
             if request:
-                self._hooks.note_failure(error, "before_run", self._before_run[request - 1])
+                self.hooks.note_failure(error, "before_run", self._before_run[request - 1])
             raise
         if not plan.lasts:
             return plan
@@ -288,11 +289,11 @@ class HookedSession:
     def _owner(self, request: int) -> str:
         if request == 0:
             return "the step"
-        names = self._hooks.names.get("before_run", ())
+        names = self.hooks.names.get("before_run", ())
         return f"callback {names[request - 1]!r}" if names else f"hook {request}"
 
     def _raise_cause(self, error: Exception) -> None:
-        cause = self._hooks.translate_error(error)
+        cause = self.hooks.translate_error(error)
         if cause is not None:
             # A cause that the data code chained itself stays.
             raise cause from (cause.__cause__ or error)

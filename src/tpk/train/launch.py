@@ -21,6 +21,9 @@ from tpk.train.trainer import Trainer, default_callbacks
 _TRAINER_OPTIONS = ("precision", "xla", "steps_per_run")
 """The options of a `SingleCostTrainer` in addition to its strategy."""
 
+_NOT_OF_TRAIN = ("model", "dataflow", "data", "overfit_batches", "steps_per_run", "extra_callbacks")
+"""The options of a config that are not passed to `Trainer.train_with_defaults` as they are."""
+
 imported_for: ContextVar[str] = ContextVar("imported_for", default="")
 """The run file whose modules are imported at the moment; empty if none is."""
 
@@ -79,25 +82,13 @@ def launch_train_with_config(config: TrainConfig, trainer: Any = "SimpleTrainer"
     runner.hooks.hook.tpk_configure(config=config)
     extra = default_callbacks(runner.hooks, config) if config.extra_callbacks is None else config.extra_callbacks
     if config.steps_per_run is not None:
-        runner.loop.steps_per_run = config.steps_per_run
+        runner.loop.set_steps_per_run(config.steps_per_run)
     runner.train_with_defaults(
         build=partial(_build, config, runner),
-        callbacks=config.callbacks,
         extra_callbacks=extra,
-        monitors=config.monitors,
-        extra_monitors=config.extra_monitors,
-        session_creator=config.session_creator,
-        session_config=config.session_config,
-        session_init=config.session_init,
-        steps_per_epoch=config.steps_per_epoch,
-        starting_epoch=config.starting_epoch,
-        max_epoch=config.max_epoch,
-        run_dir=config.run_dir,
-        resume=config.resume,
-        seed=config.seed,
-        deterministic=config.deterministic,
         run_file=run_file_text(data),
         describe=config.describe(),
+        **attrs.asdict(config, recurse=False, filter=attrs.filters.exclude(*_NOT_OF_TRAIN)),
     )
     return runner
 

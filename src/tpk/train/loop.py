@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 import tpk
+from tpk.argument_checks import check_at_least
 from tpk.errors import Preempted, StopTraining
 from tpk.graph.step_counter import get_global_step_var
 from tpk.plugin.progress import Progress, StopRequest
@@ -37,8 +38,7 @@ class TrainLoop:
         max_epoch: the number of the last epoch.
         steps_per_run: the number of steps in one run of the session; see `tpk.session.many_steps`.
         is_compiled: whether XLA compiles the loop over the steps of a run.
-        run_timeout_in_ms: how long a run of the session may take before it is cancelled; 0 for no limit. Read when the
-            session is created.
+        run_timeout_in_ms: how long a run of the session may take before it is cancelled; 0 for no limit.
         failure: in `after_train`, the error that ended the training; None if it ended normally.
         ended_by: in `after_train`, the `StopTraining` or `tf.errors.OutOfRangeError` that ended the training before its
             last epoch, if any.
@@ -74,6 +74,19 @@ class TrainLoop:
         self.starting_epoch = as_count(f"{starting_epoch=}", starting_epoch, 1)
         self.max_epoch = as_count(f"{max_epoch=}", max_epoch, 0)
         self.progress.epoch_num = self.starting_epoch - 1
+
+    def set_steps_per_run(self, steps_per_run: int) -> None:
+        """Make this many steps in one run of the session.
+
+        Raises:
+            ConfigError: if it is not a positive integer.
+        """
+        check_at_least(self._trainer, 1, steps_per_run=steps_per_run)
+        self.steps_per_run = steps_per_run
+
+    def limit_runs(self, timeout_in_ms: int) -> None:
+        """Cancel each run of the session that takes longer. Call it before the session is created."""
+        self.run_timeout_in_ms = timeout_in_ms
 
     def resume_at(self, progress: Mapping[str, Any], *, epoch_is_over: bool) -> None:
         """Continue after a checkpoint.
@@ -120,7 +133,7 @@ class TrainLoop:
         `tpk.train.resume.checkpoints` lists the order at the end of an epoch, with the checkpoint.
         """
         trainer, progress = self._trainer, self.progress
-        hook, trigger_step = trainer.hooks.hook, trainer.step_hooks.trigger
+        hook, trigger_step = trainer.hooks.hook, trainer.hooked_sess.hooks.trigger
         should_stop = trainer.checkpoints.agreed_stop.is_set
         try:
             self._call(hook.before_train, should_stop)
@@ -223,7 +236,7 @@ class TrainLoop:
 
     def _warn_of_raw_step(self) -> None:
         """Warn once that a step without a hooked run called no hooks; name the plugins that have them."""
-        called = self._trainer.step_hooks.names
+        called = self._trainer.hooked_sess.hooks.names
         names = {name for hook in ("before_run", "after_run") for name in called.get(hook, ())}
         if names and not self._has_warned_of_raw_step:
             self._has_warned_of_raw_step = True

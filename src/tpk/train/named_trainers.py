@@ -29,16 +29,20 @@ _ONE_DEVICE = "it trains on one device. Train with 'SyncMultiGPUTrainerReplicate
 _on_one_device = also_spelled(gpus=_ONE_DEVICE, devices=_ONE_DEVICE, tower=_ONE_DEVICE, nr_tower=_ONE_DEVICE)
 
 
+class _OneDeviceTrainer(SingleCostTrainer):
+    """A trainer whose strategy is fixed."""
+
+    def __init__(self, precision: str = "float32", xla: bool = False, steps_per_run: int = 1) -> None:
+        super().__init__("single", precision, xla, steps_per_run)
+
+
 @_on_one_device
-class SimpleTrainer(SingleCostTrainer):
+class SimpleTrainer(_OneDeviceTrainer):
     """Trains on one device, and feeds a dataflow with each step.
 
     The simplest trainer, and the easiest to debug: data code runs in the training thread. With several steps in a run,
     the dataflow comes from a queue.
     """
-
-    def __init__(self, precision: str = "float32", xla: bool = False, steps_per_run: int = 1) -> None:
-        super().__init__("single", precision, xla, steps_per_run)
 
     def default_input(self, dataflow: Iterable[Any]) -> InputSource:
         """Return a `FeedInput`; a `QueueInput` if a run makes several steps."""
@@ -46,11 +50,8 @@ class SimpleTrainer(SingleCostTrainer):
 
 
 @_on_one_device
-class QueueInputTrainer(SingleCostTrainer):
+class QueueInputTrainer(_OneDeviceTrainer):
     """Trains on one device. A thread puts a dataflow into a queue while the step computes."""
-
-    def __init__(self, precision: str = "float32", xla: bool = False, steps_per_run: int = 1) -> None:
-        super().__init__("single", precision, xla, steps_per_run)
 
 
 @_on_one_device

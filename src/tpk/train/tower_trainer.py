@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import tensorflow as tf
 
-from tpk.argument_checks import check_at_least, check_flags, check_one_of
+from tpk.argument_checks import check_flags, check_one_of
 from tpk.errors import InputError, PluginError, TowerError, TrainerStateError
 from tpk.graph.objective import Objective
 from tpk.graph.optimizers.loss_scale import with_loss_scale
@@ -57,8 +57,7 @@ class TowerTrainer(Trainer):
         self, strategy: Any = "single", precision: str = "float32", xla: bool = False, steps_per_run: int = 1
     ) -> None:
         super().__init__()
-        check_at_least(self, 1, steps_per_run=steps_per_run)
-        self.loop.steps_per_run = steps_per_run
+        self.loop.set_steps_per_run(steps_per_run)
         check_one_of(self, PRECISIONS, precision=precision)
         self.precision = precision
         check_flags(self, xla=xla)
@@ -146,13 +145,17 @@ class TowerTrainer(Trainer):
         if self._tower_func is not None:
             raise TrainerStateError(f"the graph of this {type(self).__name__} is set up already. Create a new trainer.")
         signature = check_signature(input_signature)
-        source = check_input_source(input_source)
+        if not isinstance(input_source, InputSource):
+            raise InputError(
+                f"the input source is {input_source!r}; expected a tpk.InputSource. Wrap an iterable of datapoints in "
+                "tpk.QueueInput or tpk.FeedInput."
+            )
         self.resolve_plugins()
         self.join()
         if self.strategy.is_server:
             return []
         with self.phases.enter("setup_graph"):
-            source = self.input_source = self._prepare_input(source)
+            source = self.input_source = self._prepare_input(input_source)
             with self.graph.as_default():
                 callbacks = source.setup(signature)
                 self.tower_func = self.make_tower_func(func, signature)
@@ -337,17 +340,3 @@ class SingleCostTrainer(TowerTrainer):
         objective = self.scale_loss(Objective(get_optimizer))
         for train_op in self.build_towers(input_signature, input_source, get_cost, [objective]):
             self.train_op = train_op
-
-
-def check_input_source(source: Any) -> InputSource:
-    """Return `source` after checking that it is an `InputSource`.
-
-    Raises:
-        InputError: if it is something else.
-    """
-    if not isinstance(source, InputSource):
-        raise InputError(
-            f"the input source is {source!r}; expected a tpk.InputSource. Wrap an iterable of datapoints in "
-            "tpk.QueueInput or tpk.FeedInput."
-        )
-    return source

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -29,9 +28,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tpk.input_source.base import InputSource
+    from tpk.train.resume.checkpoints import Checkpoints
     from tpk.train.resume.state import Resumption
-
-logger = logging.getLogger(__name__)
 
 DEFAULT_CALLBACKS = (
     "MovingAverageSummary",
@@ -87,6 +85,8 @@ class Trainer(Plugin):
     """
 
     kind = "trainer"
+    checkpoints: Checkpoints
+    hooked_sess: HookedSession
 
     def __init__(self) -> None:
         self.graph: Any = tf.Graph() if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
@@ -222,9 +222,9 @@ class Trainer(Plugin):
             Preempted: after SIGTERM or SIGUSR1; with a checkpoint if there is a `run_dir` or a saver.
         """
         with self.phases.enter("train"), self.phases.resources:
-            options = RunSettings(steps_per_epoch or 0, starting_epoch, max_epoch, run_dir, resume)
             known = {"session_init": session_init, "session_config": session_config}
             known |= {"seed": seed, "deterministic": deterministic, **(describe or {})}
+            settings = RunSettings(steps_per_epoch or 0, starting_epoch, max_epoch, run_dir, resume, known, run_file)
             self.setup(
                 build=build,
                 callbacks=callbacks,
@@ -233,7 +233,7 @@ class Trainer(Plugin):
                 session_init=session_init,
                 seed=seed,
                 deterministic=deterministic,
-                record=RunRecord(self, options, known, run_file, is_one_pass=steps_per_epoch is None),
+                record=RunRecord(self, settings, is_one_pass=steps_per_epoch is None),
             )
             if not self.strategy.is_server:
                 self.main_loop(self.loop.steps_per_epoch, self.loop.starting_epoch, self.loop.max_epoch)
@@ -316,9 +316,8 @@ class Trainer(Plugin):
         self._strategy = resolve("strategy", self._strategy)
         self.hooks.check_names(self.strategy)
         self.registered_callbacks = [resolve("callback", each) for each in self.registered_callbacks]
-        return [resolve("callback", each) for each in callbacks or ()], [
-            resolve("monitor", each) for each in monitors or ()
-        ]
+        resolved = [resolve("callback", each) for each in callbacks or ()]
+        return resolved, [resolve("monitor", each) for each in monitors or ()]
 
     def join(self) -> None:
         """Meet the other processes of the training, once. A process that only serves others does so here."""
@@ -349,7 +348,6 @@ class Trainer(Plugin):
             here = [each for each in given if self.is_chief or (isinstance(each, Callback) and not each.chief_only)]
             self.hooks.register_all([self, *here])
             self.hooks.attach(self)
-            logger.debug("plugins: %s", ", ".join(self.hooks.plugins))
             check_steps_per_run(self)
             get_global_step_var()
             self.hooks.hook.setup_graph(trainer=self)
@@ -374,10 +372,9 @@ class Trainer(Plugin):
             self._sess = self.phases.resources.enter_context(session)
             self.graph.finalize()
             self.loop.progress.global_step = counter.completed(self.sess)
-            self.step_hooks = self.hooks.compile_step()
             self.hooked_sess = HookedSession(
                 self.sess,
-                self.step_hooks,
+                self.hooks.compile_step(),
                 self.loop.progress,
                 counter,
                 timeout_in_ms=self.loop.run_timeout_in_ms,

@@ -143,8 +143,6 @@ class SharedDirectory(tpk.Callback):
     def configure_run(self, run):
         run.may_hold_run = True
 
-    def before_train(self): ...
-
 
 @pytest.mark.parametrize("shares", [False, True])
 def test_a_directory_that_holds_a_run_is_an_error_unless_a_callback_allows_it(tmp_path, shares):

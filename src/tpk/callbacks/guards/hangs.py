@@ -262,7 +262,7 @@ class SessionRunTimeout(Callback):
 
     def setup_graph(self, trainer: tpk.Trainer) -> None:
         """Set the timeout."""
-        trainer.loop.run_timeout_in_ms = self._timeout_in_ms
+        trainer.loop.limit_runs(self._timeout_in_ms)
 
     def translate_error(self, error: BaseException) -> HangError | None:
         """Return an error with the step and the ops that may be waiting."""

@@ -55,11 +55,17 @@ def take_own_state(trainer: tpk.Trainer) -> dict[str, Any]:
     Raises:
         CheckpointError: if a state is not plain data. The message names its owner.
     """
-    source = trainer.input_source
+    source, callbacks = trainer.input_source, {}
+    for key, callback in _keyed(trainer).items():
+        try:
+            state = callback.state_dict()
+        except Exception as error:
+            add_note(error, f"in state_dict of callback {key!r}")
+            raise
+        if state:
+            callbacks[key] = encode(state, f"the state of callback {key!r}")
     return {
-        "callbacks": {
-            key: encode(state, f"the state of callback {key!r}") for key, state in _states(trainer).items() if state
-        },
+        "callbacks": callbacks,
         "input": None
         if source is None
         else {
@@ -292,17 +298,6 @@ def restore_random_state(state: Mapping[str, Any] | None) -> None:
 def _random_state() -> dict[str, Any]:
     version, numbers, gauss = random.getstate()
     return {"python": (version, np.array(numbers, np.int64), gauss), "numpy": np.random.get_state()}
-
-
-def _states(trainer: tpk.Trainer) -> dict[str, Any]:
-    states = {}
-    for key, callback in _keyed(trainer).items():
-        try:
-            states[key] = callback.state_dict()
-        except Exception as error:
-            add_note(error, f"in state_dict of callback {key!r}")
-            raise
-    return states
 
 
 def _keyed(trainer: tpk.Trainer) -> dict[str, Callback]:

@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -48,10 +48,8 @@ class RunRecord:
 
     Args:
         trainer: the trainer.
-        options: the length and the directory of the run; callbacks may change them.
-        description: further contents of ``config.json``, which the trainer does not know.
-        run_file: the text of ``config.toml``; empty for none.
-        is_one_pass: whether an epoch is one pass over the data, regardless of the options.
+        settings: the length and the directory of the run, and the contents of its files; callbacks may change them.
+        is_one_pass: whether an epoch is one pass over the data, regardless of the settings.
         clock: returns the seconds since 1970.
 
     Raises:
@@ -65,31 +63,27 @@ class RunRecord:
     def __init__(
         self,
         trainer: tpk.Trainer,
-        options: RunSettings,
-        description: Mapping[str, Any],
-        run_file: str = "",
+        settings: RunSettings,
         *,
         is_one_pass: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._trainer = trainer
-        self._options = options
-        self._description = description
-        self._run_file = run_file
+        self._settings = settings
         self._is_one_pass = is_one_pass
         self._clock = clock
-        self._files = options.resources
+        self._files = settings.resources
         self._earlier: list[Attempt] = []
         self._attempt: Attempt | None = None
         self._starts_over = False
         self.directory: Path | None = None
-        self._check_options()
+        self._check_settings()
 
     def open(self, callbacks: Sequence[Any], monitors: Sequence[Any]) -> Resumption | None:
         """Open the directory and the log, find the checkpoint to resume from, and describe the run in ``config.json``.
 
         Args:
-            callbacks: all callbacks of the training; they may change its options first.
+            callbacks: all callbacks of the training; they may change the settings first.
             monitors: all monitors of the training.
 
         Returns:
@@ -101,24 +95,24 @@ class RunRecord:
         """
         self._configure(callbacks)
         is_chief = self._trainer.is_chief
-        if self._options.run_dir is not None and is_chief:
-            self.directory = Path(self._options.run_dir)
-            open_directory(self.directory, self._options.resume, self._files, may_hold_run=self._options.may_hold_run)
+        if self._settings.run_dir is not None and is_chief:
+            self.directory = Path(self._settings.run_dir)
+            open_directory(self.directory, self._settings.resume, self._files, may_hold_run=self._settings.may_hold_run)
         self._files.enter_context(run_log(self.directory, logging.INFO if is_chief else logging.WARNING))
         if self.directory is not None:
             logger.info("run_dir: %s", self.directory)
-        start = None if self._options.resume == "never" else self._find_common_start()
-        if start is not None and self._description.get("session_init") is not None:
+        start = None if self._settings.resume == "never" else self._find_common_start()
+        if start is not None and self._settings.description.get("session_init") is not None:
             logger.info("session_init is not applied, because the run is resumed")
-        self._starts_over = self._options.resume == "auto" and start is None
+        self._starts_over = self._settings.resume == "auto" and start is None
         resumption = None if start is None else Resumption(start)
         if self.directory is None:
             return resumption
         if self._starts_over:
             logger.info("no complete checkpoint found; starting from the beginning")
-        given = {name: described(value) for name, value in self._description.items()}
+        given = {name: described(value) for name, value in self._settings.description.items()}
         write_config(self.directory, {**describe_run(self._trainer, callbacks, monitors), **given})
-        write_run_file(self.directory, self._run_file)
+        write_run_file(self.directory, self._settings.run_file)
         self._write_attempt(self.directory, start)
         return resumption
 
@@ -158,29 +152,28 @@ class RunRecord:
                 )
 
     def _configure(self, callbacks: Sequence[Any]) -> None:
-        """Let the callbacks change the options."""
-        options = self._options
+        """Let the callbacks change the settings."""
         if self._is_one_pass:
-            options.steps_per_epoch = steps_of_one_pass(self._trainer)
+            self._settings.steps_per_epoch = steps_of_one_pass(self._trainer)
         for callback in callbacks:
             if isinstance(callback, Callback):
-                callback.configure_run(options)
-        self._check_options()
+                callback.configure_run(self._settings)
+        self._check_settings()
 
-    def _check_options(self) -> None:
-        """Check the options, and tell the loop how long the training is."""
-        options, loop = self._options, self._trainer.loop
-        check_resume(options.resume, options.run_dir)
-        loop.set_epochs(options.steps_per_epoch, options.starting_epoch, options.max_epoch)
-        options.steps_per_epoch = loop.steps_per_epoch
-        options.starting_epoch, options.max_epoch = loop.starting_epoch, loop.max_epoch
+    def _check_settings(self) -> None:
+        """Check the settings, and tell the loop how long the training is."""
+        settings, loop = self._settings, self._trainer.loop
+        check_resume(settings.resume, settings.run_dir)
+        loop.set_epochs(settings.steps_per_epoch, settings.starting_epoch, settings.max_epoch)
+        settings.steps_per_epoch = loop.steps_per_epoch
+        settings.starting_epoch, settings.max_epoch = loop.starting_epoch, loop.max_epoch
 
     def _find_common_start(self) -> Checkpoint | None:
         """Return, in all processes, the checkpoint that the chief finds."""
         found, failure = None, None
-        if self._trainer.is_chief and self._options.run_dir is not None:
+        if self._trainer.is_chief and self._settings.run_dir is not None:
             try:
-                found = find_start(self._options.resume, self._options.run_dir)
+                found = find_start(self._settings.resume, self._settings.run_dir)
             except CheckpointError as error:
                 failure = error
         fields = None if found is None else {**attrs.asdict(found, recurse=False), "directory": str(found.directory)}

@@ -98,19 +98,17 @@ def git_state(directory: Path) -> dict[str, Any] | None:
     # This command does not write to the index, and does not start programs of the repository.
     command = ["git", "-c", "core.fsmonitor=false", "status", "--porcelain=v2", "--branch", "--untracked-files=no"]
     try:
-        answer = subprocess.run(
+        answer = subprocess.check_output(
             command,
             cwd=directory,
             env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             timeout=_GIT_TIMEOUT,
-            check=True,
-        ).stdout.decode(errors="replace")
+        )
     except (OSError, subprocess.SubprocessError):
         return None
-    lines = answer.splitlines()
+    lines = answer.decode(errors="replace").splitlines()
     commits = [line.rpartition(" ")[2] for line in lines if line.startswith("# branch.oid ")]
     if not commits or not commits[0].isalnum():
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,11 +21,12 @@ from tpk.plugin.creation import Ref, Use, check_options
 from tpk.plugin.recorded_options import REF, USE
 from tpk.text import nearest
 from tpk.train.launch import imported_for, strategy_of
-from tpk.train.run_file.overrides import apply_override
-from tpk.train.run_file.toml import loads
+from tpk.train.run_file.toml import TOMLDecodeError, loads
 from tpk.train.run_file.write import OBJECTS, PLUGINS, not_written
 from tpk.train.train_config import TrainConfig
 
+_OVERRIDE = re.compile(r"(?P<path>[\w.:-]+?)=(?P<value>.*)", re.DOTALL)
+_PYTHON_VALUES = {"True": "true", "False": "false", "None": "null"}
 _TRAINER, _PYTHONPATH = "trainer", "pythonpath"
 _KEYS = (_TRAINER, _PYTHONPATH, *(field.name for field in attrs.fields(TrainConfig)))
 _SPELLINGS = {
@@ -83,7 +85,7 @@ def read_run_file(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -
     file = Path(path)
     data = _parse(file)
     for override in overrides:
-        apply_override(data, override, str(file))
+        _apply_override(data, override, str(file))
     _check_keys(data, str(file))
     for key, why in not_written(data):
         option = key.partition(".")[0]
@@ -121,6 +123,77 @@ def _parse(file: Path) -> dict[str, Any]:
     if "argv" in data and "versions" in data:
         raise ConfigError(f"{file} is only a record. To repeat the run, name {file.with_suffix('.toml')} beside it.")
     return data
+
+
+def _apply_override(data: dict[str, Any], override: str, file: str) -> None:
+    """Change one value of a run file.
+
+    Raises:
+        ConfigError: if it does not have this form, or there is no such key.
+    """
+    match = _OVERRIDE.fullmatch(override)
+    if match is None:
+        raise ConfigError(f"{override!r}: expected key=value, such as max_epoch=3 or callbacks.ModelSaver.every=3.")
+    _assign(data, match["path"].split("."), _override_value(match["value"], override), f"{file}: {override!r}")
+
+
+def _override_value(text: str, override: str) -> Any:
+    if text in _PYTHON_VALUES:
+        raise ConfigError(f"{override!r}: values are written in TOML, not Python. Write {_PYTHON_VALUES[text]}.")
+    if text == "null":
+        return None
+    try:
+        parsed = loads(f"value = {text}")
+        if set(parsed) == {"value"}:
+            return parsed["value"]
+    except TOMLDecodeError as error:
+        if text.startswith(("[", "{", '"', "'")):
+            raise ConfigError(
+                f"{override!r}: {text!r} is not valid TOML: {error}. Is it quoted for the shell?"
+            ) from None
+    return text
+
+
+def _assign(data: dict[str, Any], path: list[str], value: Any, what: str) -> None:
+    place: Any = data
+    for depth, key in enumerate(path[:-1]):
+        index = _index(place, key, what) if isinstance(place, list) else key
+        if isinstance(place, dict) and key not in place:
+            raise _no_such_key(what, key, list(place))
+        if isinstance(place[index], str):
+            place[index] = {USE: place[index]}  # So that it can have options.
+        if not isinstance(place[index], dict | list):
+            shown = ".".join(path[: depth + 1])
+            raise ConfigError(f"{what}: {shown} is {json.dumps(place[index], default=str)}, which has no {path[-1]}.")
+        place = place[index]
+    if isinstance(place, list):
+        place[_index(place, path[-1], what)] = value
+    else:
+        place[path[-1]] = value
+
+
+def _index(items: list[Any], key: str, what: str) -> int:
+    """Return the position of the item of a list with this number or name."""
+    names = [_name(item) for item in items]
+    if key.isdecimal() and int(key) < len(items):
+        return int(key)
+    if names.count(key) == 1:
+        return names.index(key)
+    if key in names:
+        numbers = " and ".join(str(number) for number, name in enumerate(names) if name == key)
+        raise ConfigError(
+            f"{what}: there are several {key}, the numbers {numbers}. Write the number instead of the name."
+        )
+    raise _no_such_key(what, key, [name for name in names if name] or [f"0 to {len(items) - 1}"])
+
+
+def _name(item: Any) -> str:
+    name = item.get(USE, item.get(REF)) if isinstance(item, dict) else item
+    return re.split(r"[:.]", name)[-1] if isinstance(name, str) else ""
+
+
+def _no_such_key(what: str, key: str, known: list[str]) -> ConfigError:
+    return ConfigError(f"{what}: there is no {key!r}.{nearest(key, known)} Known: {', '.join(known) or 'nothing'}.")
 
 
 def _check_keys(data: dict[str, Any], file: str) -> None:

@@ -12,8 +12,7 @@ nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.reuse_existing_virtualenvs = True
 # Else it passes where a Python is missing, and has left out what runs with that.
 nox.options.error_on_missing_interpreters = True
-TESTS = ["tests_oldest", "tests_newest", "tests_tf1"]
-nox.options.sessions = ["lint", "types", *TESTS, "plugins", "examples", "docs", "release"]
+nox.options.sessions = ["lint", "types", "tests_oldest", "tests_newest", "plugins", "examples", "docs", "release"]
 
 ROOT = Path(__file__).parent
 PACKAGES = sorted(path.parent for path in (ROOT / "plugins").glob("*/pyproject.toml"))
@@ -105,9 +104,11 @@ def tests_oldest(session):
 
 @nox.session(python=NEWEST)
 def tests_newest(session):
-    """The tests, on the newest of everything; of those with many cases, some."""
+    """The tests, on the newest of everything; of those with many cases, some. Then those of `tests_tf1`."""
     session.install("tensorflow==2.21.*", ".[test]")
     run_tests(session, *IN_PARALLEL, "--ignore=tests/manual", *SOME_ON_NEWEST)
+    if not session.posargs:  # Here, because another environment takes as long as these tests.
+        run_tests_in_tf1(session)
 
 
 @nox.session(python=NEWEST)
@@ -115,6 +116,10 @@ def tests_tf1(session):
     """The tests of what builds and runs graphs, one case of each, under `tf.compat.v1.disable_v2_behavior()`."""
     session.install("tensorflow-cpu==2.21.*", *ON_CPUS, *DATA_FORMATS, *TEST_TOOLS)
     session.install("--no-deps", ".")
+    run_tests_in_tf1(session)
+
+
+def run_tests_in_tf1(session):
     tests = [f"tests/{room}" for room in IN_TF1]
     run_tests(session, *IN_PARALLEL, *tests, "-m", "not once", *SOME_ON_OLDEST, TPK_TEST_TF1="1")
 
@@ -160,8 +165,8 @@ def plugins(session):
                 session.run("python", "-m", "tpk_horovod.build")
                 environment["TPK_HOROVOD_BUILT"] = "1"
         session.chdir(package)
-        # These have many tests, or such as wait; and the processes that they start find their own ports.
-        in_parallel = IN_PARALLEL if package.name in ("tpk-distributed", "tpk-horovod", "tpk-tensorpack") else []
+        # The others have so few tests that the imports of TensorFlow in four processes take longer.
+        in_parallel = [] if package.name in ("tpk-mlflow", "tpk-prometheus", "tpk-wandb") else IN_PARALLEL
         cases = ["-p", "case_selection", *SOME_ON_NEWEST] if package.name == "tpk-distributed" else []
         run_tests(session, *in_parallel, *cases, **environment)
         session.chdir(ROOT)

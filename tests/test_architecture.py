@@ -50,7 +50,7 @@ BUDGETS = {
 }
 """The code lines that a room may have: without blank lines, comments and docstrings."""
 
-PACKAGE_BUDGETS = {"tpk-distributed": 2395, "tpk-keras": 700, "tpk-tensorflow1": 3400, "tpk-tensorpack": 9100}
+PACKAGE_BUDGETS = {"tpk-distributed": 2680, "tpk-keras": 700, "tpk-tensorflow1": 3400, "tpk-tensorpack": 9100}
 """The same for packages."""
 
 

@@ -30,7 +30,7 @@ def address():
 
 
 def test_a_server_tells_the_cluster(address):
-    cluster = Cluster(workers=["10.0.0.1:1", address], ps=["10.0.0.3:1"], index=1)
+    cluster = Cluster(workers=["127.0.0.1:1", address], ps=["127.0.0.1:3"], index=1)
     given = server({"worker": list(cluster.workers), "ps": list(cluster.ps)}, "worker", 1)
     assert cluster_of(given) == cluster
     strategy = DistributedReplicatedStrategy(2, given)

@@ -385,6 +385,7 @@ class StatMonitorParamSetter(StatisticFollower, HyperParamSetter):
         self._value_func = value_func
         self._threshold = threshold
         self._last_k = last_k
+        self._window = last_k + 1
         self._epoch_of_last_change = 0
 
     @hookimpl(trylast=True)
@@ -403,9 +404,9 @@ class StatMonitorParamSetter(StatisticFollower, HyperParamSetter):
         return found
 
     def _find_value(self) -> float | None:
-        values = self.values[-self._last_k - 1 :]
+        values = self.values[-self._window :]
         recent = [self.sign * value for value in values]
-        if len(recent) <= self._last_k or self.last_epoch - self._epoch_of_last_change < self._last_k:
+        if len(recent) < self._window or self.last_epoch - self._epoch_of_last_change < self._last_k:
             return None
         if min(recent) < recent[0] - self._threshold:
             return None

@@ -104,12 +104,11 @@ class MinSaver(Callback, tpk.MinSaver):
         for path in sorted(directory.glob(f"{beside}.*")):
             path.replace(directory / (self._prefix + path.name.removeprefix(beside)))
         self._best = [(value, self._prefix)]
-        logger.info("Model with %s %r=%.5g saved.", self._mode, self.statistic.name, value)
+        logger.info("Model with %s %r=%.5g saved.", self._mode, self.statistic, value)
 
     def load_state_dict(self, state: Any) -> None:
         """Restore the best value."""
-        self.statistic.load_state_dict(state["statistic"])
-        self._best = state["_best"]
+        tpk.Callback.load_state_dict(self, state)
 
 
 class MaxSaver(MinSaver):

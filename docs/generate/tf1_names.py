@@ -13,7 +13,7 @@ from tpk_tensorflow1 import names
 
 def contrib():
     """Return a table of the modules of `tf.contrib` that are available, as Markdown."""
-    rows = ["| module | available | further names, if these libraries are installed |", "|---|---|---|"]
+    rows = ["| module | available | and all of these libraries |", "|---|---|---|"]
     package = importlib.import_module("tpk_tensorflow1.contrib")
     for module in pkgutil.iter_modules(package.__path__):
         path = f"contrib.{module.name}"

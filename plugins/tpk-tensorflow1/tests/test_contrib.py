@@ -122,7 +122,6 @@ def test_a_window_slides_over_a_dataset(graph):
 
 
 def test_optimize_loss_trains(graph):
-    pytest.importorskip("tf_slim")
     x = tf.get_variable("x", initializer=[3.0, 4.0])
     loss = tf.reduce_sum(x**2) / 2
     step = tf.train.get_or_create_global_step()
@@ -135,7 +134,6 @@ def test_optimize_loss_trains(graph):
 
 
 def test_a_train_op_of_slim_summarizes_the_gradients_of_embeddings(graph):
-    pytest.importorskip("tf_slim")
     x = tf.get_variable("x", initializer=[3.0, 4.0])
     loss = tf.reduce_sum(tf.nn.embedding_lookup(x, [0]) ** 2)
     train = slim.learning.create_train_op(loss, tf.train.GradientDescentOptimizer(0.25), summarize_gradients=True)
@@ -166,7 +164,6 @@ def test_normalizers_of_contrib_normalize_instances(graph):
 
 
 def test_networks_of_slim_are_built_of_the_layers_of_contrib(graph):
-    pytest.importorskip("tf_slim")
     with slim.arg_scope(slim.nets.resnet_v1.resnet_arg_scope()):
         logits, ends = slim.nets.resnet_v1.resnet_v1_50(tf.zeros([1, 32, 32, 3]), 10, is_training=True)
     variables = {variable.op.name for variable in tf.global_variables()}

@@ -70,7 +70,7 @@ def own_names(module: str) -> list[str]:
 
 
 def further_name(module: str, name: str, known: Iterable[str] = ()) -> Any:
-    """Return a name of a module from an optional library.
+    """Return a name of a module from a library.
 
     Args:
         module: the name of the module in scripts.
@@ -92,8 +92,8 @@ def further_name(module: str, name: str, known: Iterable[str] = ()) -> Any:
                 return _library(value.__name__)
         except ImportError as error:
             package = library.partition(".")[0]
-            install = f"pip install 'tpk-tensorflow1[{EXTRAS[package]}]'"
-            use = f"the package {package}, if it has this name ({error}): {install}"
+            install = f"'tpk-tensorflow1[{EXTRAS[package]}]'" if package in EXTRAS else package
+            use = f"the package {package}, if it has this name ({error}): pip install {install}"
             break
     text = f"{module}.{name} is not available on TensorFlow {importlib.import_module('tensorflow').__version__}"
     if use:

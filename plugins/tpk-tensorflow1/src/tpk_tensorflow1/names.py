@@ -26,12 +26,7 @@ MODULES = {
 }
 """Modules with another name today, by their names in TensorFlow 1."""
 
-EXTRAS = {
-    "tensorboard": "tensorboard",
-    "tensorflow_probability": "distributions",
-    "tf_slim": "slim",
-    "tpk_estimator": "estimator",
-}
+EXTRAS = {"tensorboard": "tensorboard", "tensorflow_probability": "distributions", "tpk_estimator": "estimator"}
 """The extras of tpk-tensorflow1 that install optional libraries."""
 
 LIBRARIES = {
@@ -48,7 +43,7 @@ LIBRARIES = {
     "contrib.training": ["tf_slim.training.training", "tf_slim.training.evaluation"],
     "estimator": ["tpk_estimator"],
 }
-"""Modules of optional libraries that have further names of modules."""
+"""Modules of libraries that have further names of modules. All except tf_slim are optional."""
 
 _FILES = """
 arg_scope attention_wrapper base basic_decoder beam_search_decoder beam_search_ops checkpoint_ops checkpoint_utils

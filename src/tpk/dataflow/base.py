@@ -10,7 +10,7 @@ import threading
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain, compress, cycle, islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -387,14 +387,9 @@ class Share(StatefulProxyDataFlow):
 
     def __iter__(self) -> Iterator[Any]:
         datapoints = iter(self.upstream)
-        if self.block > 1:
-            return (datapoint for datapoint in datapoints if self._is_mine(self.upstream.delivered - 1))
+        is_mine = [number == self.index for number in range(self.count) for _ in range(self.block)]
         # A resumed pass may continue between two datapoints of this share.
-        first = (self.index - self.upstream.delivered) % self.count
-        return islice(datapoints, first, None, self.count)
-
-    def _is_mine(self, number: int) -> bool:
-        return number // self.block % self.count == self.index
+        return compress(datapoints, islice(cycle(is_mine), self.upstream.delivered % len(is_mine), None))
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return a share of this share; a share of the flow beneath would have different blocks."""
@@ -575,12 +570,6 @@ def length_of_share(length: int, index: int, count: int, block: int = 1) -> int:
     """Return the length of a share of `length` datapoints."""
     rounds, rest = divmod(length, count * block)
     return rounds * block + min(max(rest - index * block, 0), block)
-
-
-def divides_evenly(flow: Iterable[Any], parts: int) -> bool:
-    """Return whether the length of a flow is known and a multiple of `parts`."""
-    length = flow_length(flow)
-    return length is not None and length % parts == 0
 
 
 def seed_dataflow(flow: Iterable[Any], seed: int) -> None:

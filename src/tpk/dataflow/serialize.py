@@ -1,10 +1,9 @@
-"""Flows in LMDB files, and datapoints as bytes: msgpack with arrays, which is safe to read, or tensorpack's formats."""
+"""Flows in LMDB files, and datapoints as bytes: msgpack with arrays, which is safe to read."""
 
 from __future__ import annotations
 
 import ast
 import os
-import pickle
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator
@@ -25,7 +24,6 @@ from tpk.errors import ConfigError, InputError
 from tpk.plugin.creation import import_optional
 
 _LENGTH_KEY = b"__tpk_length__"
-_TENSORPACK_KEYS = b"__keys__"
 _COMMIT_BYTES = 1 << 24
 
 # LMDB refuses to open a file twice in one process.
@@ -78,22 +76,19 @@ class LMDBSerializer:
             environment.sync(True)
 
     @staticmethod
-    def load(
-        path: str | os.PathLike[str], shuffle: bool = False, seed: int | None = None, *, allow_pickle: bool = False
-    ) -> DataFlow:
+    def load(path: str | os.PathLike[str], shuffle: bool = False, seed: int | None = None) -> DataFlow:
         """Return the flow of a file's datapoints.
 
         Args:
-            path: what `save` wrote, or an LMDB file or directory of tensorpack's `LMDBSerializer`.
+            path: what `save` wrote. The package tpk-tensorpack reads tensorpack's files.
             shuffle: whether to shuffle anew in each epoch.
             seed: see `RNGDataFlow`.
-            allow_pickle: whether pickled datapoints are read, which tensorpack writes. A pickle can run any code.
 
         Raises:
             PluginImportError: lmdb or msgpack is not installed.
             InputError: the file is missing, empty, truncated or foreign.
         """
-        return _LMDBFlow(_LMDBItems(path, allow_pickle), shuffle, seed)
+        return _LMDBFlow(_LMDBItems(path), shuffle, seed)
 
 
 class LMDBFile(ABC):
@@ -173,9 +168,9 @@ class LMDBFile(ABC):
 class _LMDBItems(LMDBFile):
     """The datapoints of a file, as a sequence."""
 
-    def __init__(self, path: str | os.PathLike[str], allow_pickle: bool) -> None:
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(path, "LMDBSerializer")
-        self._packer = DatapointPacker(self.owner, allow_pickle)
+        self._packer = DatapointPacker(self.owner)
 
     def __getitem__(self, index: int) -> Any:
         with self.open().begin(buffers=True) as transaction:
@@ -189,9 +184,10 @@ class _LMDBItems(LMDBFile):
             length = transaction.get(_LENGTH_KEY)
             if length is not None and length.isdigit():
                 return int(length)
-            if transaction.get(_TENSORPACK_KEYS) is not None:
-                return int(environment.stat()["entries"]) - 1
-        raise self.damaged("the number of its datapoints is missing")
+        raise self.damaged(
+            "the number of its datapoints is missing. If tensorpack wrote it, read it with "
+            "tpk_tensorpack.dataflow.LMDBSerializer"
+        )
 
 
 class _LMDBFlow(DataFromList):
@@ -239,16 +235,14 @@ class DatapointPacker:
 
     Args:
         owner: the name of the serializer, for messages.
-        allow_pickle: whether to read bytes that were pickled (by tensorpack); a pickle can run any code.
     """
 
-    def __init__(self, owner: str, allow_pickle: bool = False) -> None:
+    def __init__(self, owner: str) -> None:
         self._msgpack = import_optional("msgpack", owner, "'tpk-train[serialize]'")
         self._owner = owner
-        self._allow_pickle = allow_pickle
 
-    def __reduce__(self) -> tuple[type[DatapointPacker], tuple[str, bool]]:
-        return DatapointPacker, (self._owner, self._allow_pickle)  # a module cannot be pickled
+    def __reduce__(self) -> tuple[type[DatapointPacker], tuple[str]]:
+        return DatapointPacker, (self._owner,)  # a module cannot be pickled
 
     def pack(self, datapoint: Any, index: int) -> bytes:
         """Return the bytes.
@@ -269,15 +263,8 @@ class DatapointPacker:
             where: which datapoint of which file it is, for messages.
 
         Raises:
-            InputError: these are other bytes, or a pickle and those are not allowed.
+            InputError: these are other bytes.
         """
-        if is_pickle(data):
-            if not self._allow_pickle:
-                raise InputError(
-                    f"{where} is pickled, as tensorpack does it, and a pickle can run any code: "
-                    "load with allow_pickle=True if you trust the file, and save it again without pickles"
-                )
-            return pickle.loads(data)
         try:
             return self._unpack(data)
         except Exception as error:  # msgpack raises errors of many types
@@ -291,9 +278,7 @@ class DatapointPacker:
         return packed
 
     def _unpack(self, data: Any) -> Any:
-        return self._msgpack.unpackb(
-            data, ext_hook=self._unpack_other, object_hook=_from_msgpack_numpy, strict_map_key=False
-        )
+        return self._msgpack.unpackb(data, ext_hook=self._unpack_other, strict_map_key=False)
 
     def _pack_other(self, value: Any) -> Any:
         if isinstance(value, tuple):
@@ -332,21 +317,6 @@ class DatapointPacker:
         descr, shape = self._unpack(data[4:begin])
         array = _array(np.lib.format.descr_to_dtype(ast.literal_eval(descr)), shape, data, begin)
         return array[()] if code == _SCALAR else array
-
-
-def is_pickle(data: Any) -> bool:
-    """Whether bytes are a pickle; msgpack's bytes of an empty dict, but no others, also begin with 0x80."""
-    return len(data) > 1 and data[0] == 0x80
-
-
-def _from_msgpack_numpy(value: dict[Any, Any]) -> Any:
-    """Read an array in the format of the package msgpack-numpy, which tensorpack used."""
-    if b"nd" not in value:
-        return value
-    if value.get(b"kind", b"") != b"":
-        raise ValueError(f"an array of the kind {value[b'kind']!r} of msgpack-numpy is not supported")
-    array = _array(np.dtype(value[b"type"]), value.get(b"shape", ()), value[b"data"], 0)
-    return array if value[b"nd"] else array[()]
 
 
 def _array(dtype: np.dtype[Any], shape: Any, data: bytes, begin: int) -> np.ndarray[Any, Any]:

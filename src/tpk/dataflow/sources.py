@@ -8,6 +8,7 @@ import queue
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+import attrs
 import numpy as np
 
 from tpk.argument_checks import check_at_least, check_positive, given
@@ -108,7 +109,7 @@ class DataFromIterable(DataFlow):
         return super().shard_blocks(index, count, block)
 
 
-class DataFromGenerator(DataFlow):
+class DataFromGenerator(DataFromIterable):
     """Deliver the datapoints of a generator function, which is called in each epoch.
 
     A resumed run calls it again for each epoch since the first to reach its position, so its datapoints should depend
@@ -132,33 +133,20 @@ class DataFromGenerator(DataFlow):
     """
 
     def __init__(self, generator: Callable[[], Iterable[Any]] | Iterable[Any]) -> None:
-        if isinstance(generator, Iterable):
-            self.generator: Callable[[], Iterable[Any]] | Iterable[Any] = DataFromIterable(generator)
-            self.refills_arrays = None
-        elif callable(generator):
-            self.generator = generator
-        else:
+        if not isinstance(generator, Iterable) and not callable(generator):
             raise ConfigError(f"DataFromGenerator takes a generator function or an iterable, not {generator!r}")
+        super().__init__(generator if isinstance(generator, Iterable) else _Calls(generator))
+        self.generator = generator
 
-    @property
-    def sources(self) -> Sequence[Iterable[Any]]:
-        """The iterable, if there is one."""
-        return (self.generator,) if isinstance(self.generator, Iterable) else ()
 
-    def __len__(self) -> int:
-        if not isinstance(self.generator, Iterable):
-            raise TypeError("a generator function has no known length")
-        return len(self.generator)  # type: ignore[arg-type]
+@attrs.frozen
+class _Calls:
+    """An iterable each of whose iterations is a call of a function."""
+
+    function: Callable[[], Iterable[Any]]
 
     def __iter__(self) -> Iterator[Any]:
-        source = self.generator
-        yield from source if isinstance(source, Iterable) else source()
-
-    def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
-        """Return the share of the iterable, if there is one."""
-        if isinstance(self.generator, Iterable):
-            return shard(self.generator, index, count, block)
-        return super().shard_blocks(index, count, block)
+        return iter(self.function())
 
 
 class GetsItems(Protocol):

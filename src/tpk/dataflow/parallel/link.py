@@ -5,7 +5,7 @@ sender of datapoints to the receiver:
 
 - `BLOCK`: block `number` exists; it is the next one in the file of the blocks, and has `value` bytes. `DROP`: it is not
   used any more.
-- `LAYOUT`: shapes and dtypes of the datapoints of layout `number`. `FORGET`: all layouts are void.
+- `LAYOUT`: shapes and dtypes of the datapoints of layout `number`, which may replace an earlier layout.
 - `ARRAYS`: a datapoint of layout `value` is in block `number`.
 - `OBJECT`: a datapoint of any kind; its pickle, or the place of the pickle in block `number`.
 - `END`: the pass over the flow is over.
@@ -35,7 +35,7 @@ from tpk.dataflow.parallel.blocks import BlockFile, block_size, give_back
 
 HEADER = struct.Struct("<BxxxIQ")
 
-BLOCK, DROP, LAYOUT, FORGET, ARRAYS, OBJECT, END, STATE, LOG, ERROR, USED, FREE = range(1, 13)
+BLOCK, DROP, LAYOUT, ARRAYS, OBJECT, END, STATE, LOG, ERROR, USED, FREE = range(1, 12)
 WITH_PAYLOAD = frozenset({LAYOUT, OBJECT, STATE, LOG, ERROR})
 
 NO_BLOCK = 0xFFFFFFFF
@@ -245,7 +245,6 @@ class Sender:
             self._layouts.clear()
             for block in self._blocks.values():
                 block.views.clear()
-            self._write(HEADER.pack(FORGET, 0, 0))
         if any(value.dtype.hasobject for value in values):
             self._layouts[key] = None
             return None
@@ -522,8 +521,6 @@ class Receiver:
             del self._blocks[number]
         elif kind == LAYOUT:
             self._layouts[number] = Layout(*pickle.loads(payload))
-        elif kind == FORGET:
-            self._layouts.clear()
         elif kind == STATE:
             self.state, self.state_items = pickle.loads(payload), self.items
         elif kind == ERROR:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
 from itertools import chain, islice, repeat
+from operator import mul
 from typing import Any
 
 from tpk.argument_checks import check_at_least
@@ -13,7 +14,7 @@ from tpk.dataflow.base import (
     LookaheadDataFlow,
     Share,
     StatefulProxyDataFlow,
-    divides_evenly,
+    flow_length,
 )
 from tpk.dataflow.position import Count, in_parts
 from tpk.errors import ConfigError, InputError
@@ -64,7 +65,7 @@ class RepeatedData(StatefulProxyDataFlow):
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return the same on top of a share of the flow beneath, unless blocks cross repetitions."""
-        if block > 1 and self.num not in (-1, 0, 1) and not divides_evenly(self.flow, count * block):
+        if block > 1 and self.num not in (-1, 0, 1) and (flow_length(self.flow) or 1) % (count * block):
             return Share(self, index, count, block)
         return super().shard_blocks(index, count, block)
 
@@ -95,7 +96,8 @@ class RepeatedDataPoint(LookaheadDataFlow):
         """Deliver a pass, given the datapoints of the flow beneath."""
         for datapoint in datapoints:
             some = chain([datapoint], islice(datapoints, _DATAPOINTS_TO_REPLAY - 1))
-            yield chain.from_iterable(map(repeat, some, repeat(self.num)))
+            # Tuples of the repetitions: faster than a `repeat` for each datapoint.
+            yield chain.from_iterable(map(mul, zip(some), repeat(self.num)))
             # Not each time: the state of a deep flow may cost more than the datapoint.
             self.caught_up()
 

@@ -1,4 +1,18 @@
 from . import export as export, inputs as inputs, tpu as tpu
+from .canned import (
+    BaselineClassifier as BaselineClassifier,
+    BaselineEstimator as BaselineEstimator,
+    BaselineRegressor as BaselineRegressor,
+    DNNClassifier as DNNClassifier,
+    DNNEstimator as DNNEstimator,
+    DNNLinearCombinedClassifier as DNNLinearCombinedClassifier,
+    DNNLinearCombinedEstimator as DNNLinearCombinedEstimator,
+    DNNLinearCombinedRegressor as DNNLinearCombinedRegressor,
+    DNNRegressor as DNNRegressor,
+    LinearClassifier as LinearClassifier,
+    LinearEstimator as LinearEstimator,
+    LinearRegressor as LinearRegressor,
+)
 from .estimator import Estimator as Estimator
 from .evaluated_training import (
     EvalSpec as EvalSpec,

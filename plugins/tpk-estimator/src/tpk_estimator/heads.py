@@ -602,3 +602,10 @@ def _threshold_metrics(labels: Any, probabilities: Any, weights: Any, thresholds
         for metric in (v1.metrics.accuracy, v1.metrics.precision, v1.metrics.recall):
             metrics[f"{metric.__name__}/positive_threshold_{threshold:g}"] = metric(labels, positive, weights)
     return metrics
+
+
+def class_head(n_classes: int, weight_column: Any, label_vocabulary: Sequence[str] | None, loss_reduction: str) -> Head:
+    """Return the head of a classifier with this number of classes."""
+    if n_classes == 2:
+        return BinaryClassHead(weight_column, (), label_vocabulary, loss_reduction)
+    return MultiClassHead(n_classes, weight_column, label_vocabulary, loss_reduction)

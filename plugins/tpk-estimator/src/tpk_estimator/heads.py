@@ -237,6 +237,18 @@ class _ClassHead(Head):
     n_classes: int
     label_vocabulary: Sequence[str] | None
 
+    # How the area under the precision-recall curve is computed.
+    _summation_method = "careful_interpolation"
+
+    def _areas(self, labels: Any, probabilities: Any, weights: Any) -> dict[str, Any]:
+        """Return the areas under the ROC and the precision-recall curve."""
+        return {
+            "auc": v1.metrics.auc(labels, probabilities, weights),
+            "auc_precision_recall": v1.metrics.auc(
+                labels, probabilities, weights, curve="PR", summation_method=self._summation_method
+            ),
+        }
+
     def _class_names(self) -> Any:
         return tf.constant(self.label_vocabulary or [str(index) for index in range(self.n_classes)])
 
@@ -390,7 +402,7 @@ class BinaryClassHead(_ClassHead):
             "prediction/mean": v1.metrics.mean(logistic, weights),
             "label/mean": label_mean,
             "accuracy_baseline": tuple(tf.maximum(mean, 1 - mean) for mean in label_mean),
-            **_areas(labels, logistic, weights),
+            **self._areas(labels, logistic, weights),
             **_threshold_metrics(labels, logistic, weights, self.thresholds),
         }
 
@@ -469,7 +481,7 @@ class MultiLabelHead(_ClassHead):
     def _metrics(self, predictions: Mapping[str, Any], labels: Any, weights: Any) -> dict[str, Any]:
         probabilities = predictions["probabilities"]
         metrics = {
-            **_areas(labels, probabilities, weights),
+            **self._areas(labels, probabilities, weights),
             **_threshold_metrics(labels, probabilities, weights, self.thresholds),
         }
         for label in self.classes_for_class_based_metrics:
@@ -477,7 +489,7 @@ class MultiLabelHead(_ClassHead):
             suffix = label if isinstance(label, str) else f"class{label}"
             column = slice(index, index + 1)
             metrics[f"probability_mean/{suffix}"] = v1.metrics.mean(probabilities[..., column], weights)
-            areas = _areas(labels[..., column], probabilities[..., column], weights)
+            areas = self._areas(labels[..., column], probabilities[..., column], weights)
             metrics.update({f"{name}/{suffix}": area for name, area in areas.items()})
         return metrics
 
@@ -587,14 +599,6 @@ def _sigmoid_losses(labels: Any, logits: Any) -> Any:
     return tf.nn.sigmoid_cross_entropy_with_logits(labels, logits)
 
 
-def _areas(labels: Any, probabilities: Any, weights: Any) -> dict[str, Any]:
-    """Return the areas under the ROC and the precision-recall curve."""
-    return {
-        name: v1.metrics.auc(labels, probabilities, weights, curve=curve, summation_method="careful_interpolation")
-        for name, curve in (("auc", "ROC"), ("auc_precision_recall", "PR"))
-    }
-
-
 def _threshold_metrics(labels: Any, probabilities: Any, weights: Any, thresholds: Sequence[float]) -> dict[str, Any]:
     metrics = {}
     for threshold in thresholds:
@@ -604,8 +608,13 @@ def _threshold_metrics(labels: Any, probabilities: Any, weights: Any, thresholds
     return metrics
 
 
-def class_head(n_classes: int, weight_column: Any, label_vocabulary: Sequence[str] | None, loss_reduction: str) -> Head:
-    """Return the head of a classifier with this number of classes."""
-    if n_classes == 2:
-        return BinaryClassHead(weight_column, (), label_vocabulary, loss_reduction)
-    return MultiClassHead(n_classes, weight_column, label_vocabulary, loss_reduction)
+class TrapezoidalBinaryClassHead(BinaryClassHead):
+    """A `BinaryClassHead` as TensorFlow 1 has it: the trapezoidal rule integrates the precision-recall curve."""
+
+    _summation_method = "trapezoidal"
+
+
+class TrapezoidalMultiLabelHead(MultiLabelHead):
+    """A `MultiLabelHead` as TensorFlow 1 has it: the trapezoidal rule integrates the precision-recall curve."""
+
+    _summation_method = "trapezoidal"

@@ -8,10 +8,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from tpk_estimator.canned.class_heads import class_head
 from tpk_estimator.canned.dnn import partitioner as default_partitioner
 from tpk_estimator.canned.optimizers import as_optimizer
 from tpk_estimator.estimator import Estimator
-from tpk_estimator.heads import Head, RegressionHead, class_head
+from tpk_estimator.heads import Head, RegressionHead
 from tpk_estimator.spec import EstimatorSpec
 
 v1 = tf.compat.v1

@@ -328,6 +328,7 @@ class MaxPooling3D(_FunctionLayer, function=layers.max_pooling3d):
     """Takes the maximum of each window; see `tpk.layers.max_pooling3d` for the arguments."""
 
 
+# The functions of these layers; `batch_normalization` and `dropout` are different here.
 for _layer in _FunctionLayer.__subclasses__():
     globals().setdefault(_layer._function.__name__, _layer._function)
 

@@ -50,21 +50,26 @@ def fully_connected():
 
 def pooling_and_plain_layers():
     images, volumes = _images(), _images((2, 4, 4, 4, 2))
-    return [
+    batch = tf.placeholder_with_default(images, [None, 8, 8, 4])
+    named = [
         layers.max_pool2d(images, 2),
         layers.avg_pool2d(images, [2, 3], 1, "SAME"),
         layers.max_pool3d(volumes, 2),
         layers.avg_pool3d(volumes, 2, scope="pool"),
-        layers.flatten(images),
+        layers.flatten(batch),
         layers.one_hot_encoding([0, 2], 3),
-        layers.softmax(images),
+        layers.softmax(batch),
+        layers.softmax(layers.flatten(images, scope="flat"), scope="Predictions"),
         layers.unit_norm(images, 3),
         layers.maxout(images, 2),
         layers.maxout(images, 2, axis=1),
-        layers.maxout(tf.placeholder_with_default(images, [None, 8, 8, 4]), 2, axis=2),
-        layers.dropout(images, 0.5, seed=3),
-        layers.dropout(images, is_training=False),
+        layers.maxout(batch, 2, axis=2),
     ]
+    return {
+        **_named(named),
+        "dropout": layers.dropout(images, 0.5, seed=3),
+        "no": layers.dropout(images, is_training=False),
+    }
 
 
 def normalizers():

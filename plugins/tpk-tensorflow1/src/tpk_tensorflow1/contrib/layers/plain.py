@@ -27,27 +27,25 @@ def dropout(
     is_training: Any = True,
     *,
     seed: int | None = None,
-    name: str,
 ) -> Any:
     """Keep each input with probability `keep_prob` in training; see `tf.layers.dropout`."""
-    return tf_layers.dropout(inputs, 1 - keep_prob, noise_shape, seed, is_training, name)
+    again = f"{tf.get_current_name_scope()}/"  # the scope of `plain_layer`
+    return tf_layers.dropout(inputs, 1 - keep_prob, noise_shape, seed, is_training, again)
 
 
 @plain_layer("Flatten")
-def flatten(inputs: Any, *, name: str) -> Any:
+def flatten(inputs: Any) -> Any:
     """Flatten all axes except the batch axis."""
-    return layers.flatten(inputs, name=name)
+    return layers.flatten(inputs)
 
 
-def _pooling(layer: Function, function_name: str, default_scope: str) -> Function:
+def _pooling(layer: Function, name: str, default_scope: str) -> Function:
     def pool(
         inputs: Any,
         kernel_size: Shape,
         stride: Shape = 2,
         padding: str = "VALID",
         data_format: str | None = None,
-        *,
-        name: str,
     ) -> Any:
         """Take the maximum or the average of each window.
 
@@ -58,9 +56,10 @@ def _pooling(layer: Function, function_name: str, default_scope: str) -> Functio
             padding: ``"VALID"`` or ``"SAME"``.
             data_format: such as ``"NHWC"`` or ``"NCHW"``.
         """
-        return layer(inputs, kernel_size, stride, padding, layout_of(data_format), name=name)
+        again = f"{tf.get_current_name_scope()}/"
+        return layer(inputs, kernel_size, stride, padding, layout_of(data_format), name=again)
 
-    return plain_layer(default_scope)(named(pool, function_name))
+    return plain_layer(default_scope)(named(pool, name))
 
 
 avg_pool2d = _pooling(layers.average_pooling2d, "avg_pool2d", "AvgPool2D")
@@ -70,14 +69,17 @@ max_pool3d = _pooling(layers.max_pooling3d, "max_pool3d", "MaxPool3D")
 
 
 @plain_layer("OneHotEncoding")
-def one_hot_encoding(labels: Any, num_classes: int, on_value: float = 1.0, off_value: float = 0.0, *, name: str) -> Any:
+def one_hot_encoding(labels: Any, num_classes: int, on_value: float = 1.0, off_value: float = 0.0) -> Any:
     """Return the one-hot encoding of labels."""
-    return tf.one_hot(tf.cast(labels, tf.int64), num_classes, on_value, off_value, name=name)
+    return tf.one_hot(tf.cast(labels, tf.int64), num_classes, on_value, off_value)
 
 
 def softmax(logits: Any, scope: str | None = None) -> Any:
     """Return the softmax of the last axis."""
-    return tf.nn.softmax(logits, name=scope or "softmax")
+    with v1.variable_scope(scope, "softmax"):
+        values = tf.nn.softmax(tf.reshape(logits, [-1, logits.shape[-1]]))
+        # Scripts know the name of this op, such as InceptionV3/Predictions/Reshape_1.
+        return tf.reshape(values, tf.shape(logits))
 
 
 def maxout(inputs: Any, num_units: int, axis: int = -1, scope: str | None = None) -> Any:

@@ -81,7 +81,7 @@ def scoped_layer(default_scope: str) -> Callable[[Function], Function]:
 
 def plain_layer(default_scope: str) -> Callable[[Function], Function]:
     """Decorate a function that computes the outputs of a layer without variables: it gets the arguments
-    `outputs_collections` and `scope`, both of them by name, and is called with the name scope as `name`.
+    `outputs_collections` and `scope`, both of them by name.
 
     Args:
         default_scope: the default of `scope`, numbered if the name is in use.
@@ -91,7 +91,7 @@ def plain_layer(default_scope: str) -> Callable[[Function], Function]:
         @functools.wraps(compute)
         def applied(*args: Any, outputs_collections: Any = None, scope: str | None = None, **kwargs: Any) -> Any:
             with v1.name_scope(scope, default_scope) as name:
-                outputs = compute(*args, **kwargs, name=name)
+                outputs = compute(*args, **kwargs)
             return finished(outputs, outputs_collections, name)
 
         return add_arg_scope(applied)

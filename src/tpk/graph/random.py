@@ -41,7 +41,7 @@ import attrs
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.graph.scopes import graph_records
+from tpk.graph.scopes import check_graph_mode, graph_records
 from tpk.graph.step_counter import FURTHER_RUNS_NAME, get_further_runs_var, get_global_step_var
 from tpk.graph.variables import unique_name
 from tpk.tf_internals import control_flow_contexts
@@ -330,11 +330,7 @@ def stream_for(scope: str, op_seed: int | None) -> Stream:
     Raises:
         ConfigError: see `step_seed`.
     """
-    if tf.compat.v1.executing_eagerly_outside_functions():
-        raise ConfigError(
-            "tpk.graph.random adds to a graph, but TensorFlow executes eagerly here. Build the model inside "
-            "`with tf.Graph().as_default():`; a trainer does so when it calls the tower function."
-        )
+    check_graph_mode("tpk.graph.random")
     graphs = _graphs_from_the_root()
     # In the graph of a function, name scopes begin at the root again.
     parts = [*(graph.get_name_scope() for graph in graphs[:-1]), scope.rstrip("/")]

@@ -231,6 +231,15 @@ def graph_records(graph: Any, name: str) -> list[Any]:
     return records
 
 
+def check_graph_mode(what: str) -> None:
+    """Raise if TensorFlow executes eagerly here or around this function, so that there is no graph to add `what` to."""
+    if tf.compat.v1.executing_eagerly_outside_functions():
+        raise ConfigError(
+            f"{what} adds to a graph, but TensorFlow executes eagerly here. Build the model inside "
+            "`with tf.Graph().as_default():`; a trainer does so when it calls the tower function."
+        )
+
+
 def check_can_be_collected(what: str, remedy: str) -> None:
     """Check that tensors and ops created in the default graph can be passed on in a collection.
 

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from tpk.argument_checks import whole
 from tpk.errors import ConfigError
-from tpk.graph.scopes import check_can_be_collected, current_tower
+from tpk.graph.scopes import check_can_be_collected, check_graph_mode, current_tower
 from tpk.text import nearest
 
 Sizes = int | Sequence[int]
@@ -98,15 +98,6 @@ def open_layer(
         tf.name_scope(scope.original_name_scope),  # another one only if `name` is an existing scope
     ):
         yield LayerScope(kind, inputs, scope)
-
-
-def check_graph_mode(kind: str) -> None:
-    """Raise if TensorFlow executes eagerly, so that there is no graph for a layer of this kind."""
-    if tf.executing_eagerly():
-        raise ConfigError(
-            f"{kind} adds to a graph, but TensorFlow executes eagerly here. Build the model inside "
-            "`with tf.Graph().as_default():`; a trainer does so when it calls the tower function."
-        )
 
 
 class LayerScope:

@@ -18,6 +18,7 @@ from tpk.errors import ConfigError
 from tpk.graph.gradients import map_values, values_of
 from tpk.graph.optimizers.proxy_optimizer import ProxyOptimizer, check_no_reference
 from tpk.graph.reports.summary_ops import add_tensor_summary
+from tpk.graph.scopes import check_graph_mode
 from tpk.tf_internals import replace_input, replaced_hyperparameters
 
 logger = logging.getLogger(__name__)
@@ -208,11 +209,7 @@ class GatedOptimizer(ProxyOptimizer):
 
     def _create_shared(self, variables: Mapping[str, tuple[Any, float]]) -> dict[str, Any]:
         kind, scope = type(self).__name__, self.get_name()
-        if tf.executing_eagerly():
-            raise ConfigError(
-                f"a {kind} has variables in a graph, but TensorFlow executes eagerly here. Make it inside "
-                "`with tf.Graph().as_default():`; a trainer does so when it asks the model for its optimizer."
-            )
+        check_graph_mode(kind)
         with tf.compat.v1.variable_scope(scope, auxiliary_name_scope=False), tf.device("/cpu:0"):
             try:
                 return {

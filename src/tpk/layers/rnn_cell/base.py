@@ -10,7 +10,8 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.errors import ConfigError
-from tpk.layers.layer_scope import LayerScope, check_graph_mode
+from tpk.graph.scopes import check_graph_mode
+from tpk.layers.layer_scope import LayerScope
 
 
 class RNNCell:

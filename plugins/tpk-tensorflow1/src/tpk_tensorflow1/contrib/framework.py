@@ -103,33 +103,32 @@ def add_model_variable(var: Any) -> None:
     v1.add_to_collections([v1.GraphKeys.MODEL_VARIABLES], var)
 
 
-def variable(name: str, *args: Any, collections: Any = None, device: Any = None, **kwargs: Any) -> Any:
+def variable(name: str, *args: Any, device: Any = None, **kwargs: Any) -> Any:
     """Return an existing variable or create a new one on a device; see `tf.get_variable`."""
-    if collections is not None:
-        collections = list(dict.fromkeys([*collections, v1.GraphKeys.GLOBAL_VARIABLES]))
     with _tf.device(device or ""):
-        return v1.get_variable(name, *args, collections=collections, **kwargs)
+        return v1.get_variable(name, *args, **kwargs)
 
 
-def model_variable(name: str, *args: Any, **kwargs: Any) -> Any:
-    """Do the same as `variable`, and add the variable to the collection ``MODEL_VARIABLES``."""
-    made = variable(name, *args, **kwargs)
-    if not any(made is each for each in v1.get_collection(v1.GraphKeys.MODEL_VARIABLES)):
-        add_model_variable(made)
-    return made
+def model_variable(name: str, *args: Any, collections: Any = None, **kwargs: Any) -> Any:
+    """Do the same as `variable`, and add a new variable to ``MODEL_VARIABLES``, too."""
+    keys = [*(collections or ()), v1.GraphKeys.GLOBAL_VARIABLES, v1.GraphKeys.MODEL_VARIABLES]
+    return variable(name, *args, collections=keys, **kwargs)
+
+
+def local_variable(initial_value: Any, validate_shape: bool = True, name: str | None = None) -> Any:
+    """Return a new variable in the collection ``LOCAL_VARIABLES``, which is neither trained nor saved."""
+    local = {"trainable": False, "collections": [v1.GraphKeys.LOCAL_VARIABLES]}
+    return v1.Variable(initial_value, validate_shape=validate_shape, name=name, **local)
 
 
 def get_variables(
     scope: Any = None, suffix: str | None = None, collection: str = v1.GraphKeys.GLOBAL_VARIABLES
 ) -> list[Any]:
-    """Return the variables of a collection, filtered by scope and by suffix of the name."""
+    """Return the variables of a collection whose names begin with a scope and end with a suffix."""
     name = getattr(scope, "name", scope)
-    pattern = None if name is None else re.compile(re.escape(name) + "/.*" if scope is not name else name)
-    return [
-        each
-        for each in v1.get_collection(collection)
-        if (pattern is None or pattern.match(each.op.name)) and (suffix is None or each.op.name.endswith(suffix))
-    ]
+    if suffix is not None:
+        name = f"{name or ''}.*{suffix if ':' in suffix else suffix + ':'}"
+    return list(v1.get_collection(collection, name))
 
 
 def get_model_variables(scope: Any = None, suffix: str | None = None) -> list[Any]:

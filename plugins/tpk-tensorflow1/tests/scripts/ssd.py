@@ -11,17 +11,15 @@ MAPS = {"block4": (8, [0.2, 0.3], [1.0, 2.0]), "block6": (4, [0.5, 0.6], [1.0, 2
 
 
 def arg_scope(weight_decay=0.0005, data_format="NHWC"):
-    with (
-        slim.arg_scope(
-            [slim.conv2d, slim.fully_connected],
-            activation_fn=tf.nn.relu,
-            weights_regularizer=slim.l2_regularizer(weight_decay),
-            weights_initializer=tf.contrib.layers.xavier_initializer(),
-            biases_initializer=tf.zeros_initializer(),
-        ),
-        slim.arg_scope([slim.conv2d, slim.max_pool2d], padding="SAME", data_format=data_format) as scope,
+    with slim.arg_scope(  # noqa: SIM117
+        [slim.conv2d, slim.fully_connected],
+        activation_fn=tf.nn.relu,
+        weights_regularizer=slim.l2_regularizer(weight_decay),
+        weights_initializer=tf.contrib.layers.xavier_initializer(),
+        biases_initializer=tf.zeros_initializer(),
     ):
-        return scope
+        with slim.arg_scope([slim.conv2d, slim.max_pool2d], padding="SAME", data_format=data_format) as scope:
+            return scope
 
 
 def anchors_of(size, scales, ratios, dtype=np.float32):

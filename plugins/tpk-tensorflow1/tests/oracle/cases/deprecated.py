@@ -20,8 +20,7 @@ def summaries_before_1_0():
         several = deprecated.scalar_summary(["a", "b"], tf.constant([1.0, 2.0]), collections=["mine"])
         histogram = deprecated.histogram_summary("histogram", tf.range(4.0))
         image = deprecated.image_summary("image", tf.zeros([2, 3, 3, 1]), max_images=1)
-        audio = deprecated.audio_summary("audio", tf.zeros([1, 8, 1]), 16.0, name="sound")
-    made = {"scalar": scalar, "several": several, "histogram": histogram, "image": image, "audio": audio}
+    made = {"scalar": scalar, "several": several, "histogram": histogram, "image": image}
     results = {name: _tags(each) for name, each in made.items()}
     results["merged"] = _tags(deprecated.merge_summary([scalar, histogram]))
     results["all"] = _tags(deprecated.merge_all_summaries())

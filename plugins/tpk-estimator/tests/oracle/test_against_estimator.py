@@ -51,7 +51,7 @@ def assert_same(found, expected, where):
         for position, value in enumerate(expected):
             assert_same(found[position], value, f"{where}, {position}")
     elif isinstance(expected, float | np.ndarray):
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6, err_msg=where)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5, err_msg=where)
     else:
         assert found == expected, where
 

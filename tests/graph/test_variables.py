@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from tpk.graph.variables import make_local, record_variables
+from tpk.graph.variables import make_local, record_variables, saveable_variables
 
 v1 = tf.compat.v1
 KEYS = v1.GraphKeys
@@ -63,3 +63,12 @@ def test_a_local_variable_is_listed_once():
     make_local([variable])
     assert v1.local_variables() == [variable]
     assert v1.global_variables() == []
+
+
+def test_a_variable_of_a_distribution_strategy_is_saved_by_its_copies():
+    with tf.Graph().as_default() as graph, tf.distribute.MirroredStrategy(["/cpu:0"]).scope():
+        tf.compat.v1.get_variable("w", [2])
+        tf.compat.v1.train.create_global_step()
+        found = saveable_variables(graph)
+    assert [each.op.name for each in found] == ["w", "global_step"]
+    assert all(len(each.initializer.inputs) == 2 for each in found)

@@ -83,10 +83,14 @@ def unique_name(name: str, taken: set[str]) -> str:
 
 
 def saveable_variables(graph: Any) -> list[Any]:
-    """Return the variables of `graph` that checkpoints contain: the global and the saveable ones, each once."""
+    """Return the variables of `graph` that checkpoints contain: the global and the saveable ones, each once.
+
+    Of a variable that a `tf.distribute.Strategy` has made, these are the copies.
+    """
     keys = (GraphKeys.GLOBAL_VARIABLES, GraphKeys.SAVEABLE_OBJECTS)
     found = [each for key in keys for each in graph.get_collection(key)]
-    return list(by_name(each for each in found if hasattr(each, "initializer")).values())
+    copies = [copy for each in found for copy in getattr(each, "values", [each])]
+    return list(by_name(each for each in copies if hasattr(each, "initializer")).values())
 
 
 def assign_values(sess: Any, values: Iterable[tuple[Any, np.ndarray]]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tpk_estimator.distribution import build_replicas
 from tpk_estimator.evaluation import StopAfterSteps, evaluate_spec, write_results
 from tpk_estimator.model import Model
 from tpk_estimator.prediction import examples_of, predict_batches, select
@@ -152,8 +153,12 @@ class Estimator:
             return self
         if steps is not None or max_steps is not None:
             hooks.append(v1.train.StopAtStepHook(steps, max_steps))
-        with tf.Graph().as_default() as graph, graph.device(self._config.device_fn):
-            inputs, spec = self._model.build(input_fn, ModeKeys.TRAIN)
+        strategy = self._config.train_distribute
+        with tf.Graph().as_default() as graph, graph.device(None if strategy else self._config.device_fn):
+            if strategy is None:
+                inputs, spec = self._model.build(input_fn, ModeKeys.TRAIN)
+            else:
+                inputs, spec = build_replicas(self._model, input_fn, strategy)
             self._warm_start_without(self.latest_checkpoint())
             loss = train_spec(spec, inputs, self._config, hooks, listeners)
         logger.info("Loss for final step: %s.", loss)

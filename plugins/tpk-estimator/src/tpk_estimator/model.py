@@ -106,7 +106,7 @@ class Model:
             ValueError: if it returns neither a dataset, nor features, nor features and labels.
         """
         with tf.device("/cpu:0"):
-            result = input_fn(**self._arguments(input_fn, mode=mode, params=params))
+            result = input_fn(**self.arguments(input_fn, mode=mode, params=params))
         iterator = None
         if isinstance(result, tf.data.Dataset):
             iterator = tf.compat.v1.data.make_initializable_iterator(result)
@@ -131,7 +131,7 @@ class Model:
         if labels is not None and "labels" not in argument_names(self.model_fn):
             raise ValueError(f"input_fn returns labels, but model_fn {name!r} has no argument labels to receive them.")
         params = (self.params or {}) if params is None else params
-        arguments = self._arguments(self.model_fn, labels=labels, mode=mode, params=params)
+        arguments = self.arguments(self.model_fn, labels=labels, mode=mode, params=params)
         spec = self.as_spec(self.model_fn(features=features, **arguments))
         if not isinstance(spec, EstimatorSpec):
             raise ValueError(f"model_fn {name!r} must return an EstimatorSpec, but returned {spec!r}.")
@@ -141,7 +141,7 @@ class Model:
         """Return what a ``model_fn`` returned as an `EstimatorSpec`, if it is one of another kind."""
         return result
 
-    def _arguments(self, function: Callable[..., Any], params: Mapping[str, Any], **given: Any) -> dict[str, Any]:
+    def arguments(self, function: Callable[..., Any], params: Mapping[str, Any], **given: Any) -> dict[str, Any]:
         """Return the arguments that the function takes; it may change its parameters."""
         given |= {"params": copy.deepcopy(params), "config": copy.copy(self.config)}
         return {name: value for name, value in given.items() if name in argument_names(function)}

@@ -1,4 +1,4 @@
-from . import export as export, inputs as inputs, tpu as tpu
+from . import contrib as contrib, experimental as experimental, export as export, inputs as inputs, tpu as tpu
 from .canned import (
     BaselineClassifier as BaselineClassifier,
     BaselineEstimator as BaselineEstimator,
@@ -25,6 +25,7 @@ from .exporters import (
     FinalExporter as FinalExporter,
     LatestExporter as LatestExporter,
 )
+from .extend import add_metrics as add_metrics
 from .heads import (
     BinaryClassHead as BinaryClassHead,
     Head as Head,
@@ -33,6 +34,25 @@ from .heads import (
     MultiLabelHead as MultiLabelHead,
     PoissonRegressionHead as PoissonRegressionHead,
     RegressionHead as RegressionHead,
+)
+from .hooks import (
+    CheckpointSaverHook as CheckpointSaverHook,
+    CheckpointSaverListener as CheckpointSaverListener,
+    FeedFnHook as FeedFnHook,
+    FinalOpsHook as FinalOpsHook,
+    GlobalStepWaiterHook as GlobalStepWaiterHook,
+    LoggingTensorHook as LoggingTensorHook,
+    NanLossDuringTrainingError as NanLossDuringTrainingError,
+    NanTensorHook as NanTensorHook,
+    ProfilerHook as ProfilerHook,
+    SecondOrStepTimer as SecondOrStepTimer,
+    SessionRunArgs as SessionRunArgs,
+    SessionRunContext as SessionRunContext,
+    SessionRunHook as SessionRunHook,
+    SessionRunValues as SessionRunValues,
+    StepCounterHook as StepCounterHook,
+    StopAtStepHook as StopAtStepHook,
+    SummarySaverHook as SummarySaverHook,
 )
 from .run_config import RunConfig as RunConfig
 from .spec import EstimatorSpec as EstimatorSpec, ModeKeys as ModeKeys

@@ -105,5 +105,5 @@ def test_model_dir_may_come_from_tf_config(monkeypatch):
 
 
 def test_a_setting_without_effect_is_logged(caplog):
-    RunConfig(protocol="grpc")
-    assert "protocol of RunConfig is ignored" in caplog.text
+    RunConfig(experimental_max_worker_delay_secs=3)
+    assert "experimental_max_worker_delay_secs of RunConfig is ignored" in caplog.text

@@ -11,6 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tpk_estimator.cluster import device_function
 from tpk_estimator.distribution import build_replicas
 from tpk_estimator.evaluation import StopAfterSteps, evaluate_spec, write_results
 from tpk_estimator.model import Model
@@ -154,7 +155,7 @@ class Estimator:
         if steps is not None or max_steps is not None:
             hooks.append(v1.train.StopAtStepHook(steps, max_steps))
         strategy = self._config.train_distribute
-        with tf.Graph().as_default() as graph, graph.device(None if strategy else self._config.device_fn):
+        with tf.Graph().as_default() as graph, graph.device(None if strategy else device_function(self._config)):
             if strategy is None:
                 inputs, spec = self._model.build(input_fn, ModeKeys.TRAIN)
             else:

@@ -12,6 +12,7 @@ import attrs
 import tensorflow as tf
 from attrs.validators import ge, gt, instance_of, is_callable, optional
 
+from tpk_estimator.cluster import start_server
 from tpk_estimator.estimator import Estimator
 from tpk_estimator.exporters import Exporter
 from tpk_estimator.task import EVALUATOR
@@ -103,7 +104,9 @@ def train_and_evaluate(estimator: Estimator, train_spec: TrainSpec, eval_spec: E
         evaluator.evaluate_continuously()
         return None
     listeners = [*train_spec.saving_listeners]
-    if not estimator.config.cluster_spec:
+    if sum(map(len, estimator.config.cluster_spec.as_dict().values())) > 1:
+        start_server(estimator.config)
+    else:
         listeners.append(_EvaluateCheckpoints(evaluator, eval_spec.throttle_secs))
     estimator.train(train_spec.input_fn, train_spec.hooks, None, train_spec.max_steps, listeners)
     return evaluator.results, evaluator.exports

@@ -51,13 +51,13 @@ class RunConfig:
         keep_checkpoint_max: the number of latest checkpoints to keep; 0 or None for all.
         keep_checkpoint_every_n_hours: also keep one checkpoint for each period of this many hours.
         log_step_count_steps: the number of steps between two lines in the log with the loss and the rate.
-        train_distribute: a `tf.distribute.Strategy`: tpk's strategy of the same kind replicates the steps.
+        train_distribute: a `tf.distribute.MirroredStrategy`: each device trains with a batch of its own.
         device_fn: a function that returns the device of an op.
-        protocol: ignored; the servers of a cluster use grpc.
+        protocol: the protocol of the servers of a cluster.
         eval_distribute: ignored; an evaluation runs on one device.
         experimental_distribute: an object with the attributes `train_distribute` and `eval_distribute`.
         experimental_max_worker_delay_secs: ignored; workers wait for the chief.
-        session_creation_timeout_secs: ignored; the timeouts of tpk's strategies limit the wait.
+        session_creation_timeout_secs: how long a worker waits for the chief.
         checkpoint_save_graph_def: write ``graph.pbtxt``, and a ``.meta`` file with each checkpoint.
 
     Raises:
@@ -179,7 +179,7 @@ class RunConfig:
         self.save_checkpoints_steps, self.save_checkpoints_secs = steps, seconds
 
     def _warn_of_ignored(self) -> None:
-        for name in ("protocol", "eval_distribute", "experimental_max_worker_delay_secs"):
+        for name in ("eval_distribute", "experimental_max_worker_delay_secs"):
             if getattr(self, name) is not None:
                 logger.warning("%s of RunConfig is ignored", name)
 

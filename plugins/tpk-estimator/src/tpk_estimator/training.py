@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 import tpk
+from tpk_estimator.cluster import session_creator
 from tpk_estimator.model import Inputs
 from tpk_estimator.resume import ResumePoint
 from tpk_estimator.run_config import RunConfig
@@ -40,9 +41,8 @@ def train_spec(
     _add_loss_summary(spec.loss)
     worker_hooks = [*inputs.hooks, *hooks, *_watching_hooks(spec, config), *spec.training_hooks]
     _add_saver(spec.scaffold, config)
-    resume_point = ResumePoint(inputs, config.model_dir)
-    savers = _saver_hooks([*worker_hooks, *spec.training_chief_hooks])
     chief_hooks = []
+    savers = _saver_hooks([*worker_hooks, *spec.training_chief_hooks])
     if not savers and (config.save_checkpoints_secs or config.save_checkpoints_steps):
         savers = chief_hooks = [_saver_hook(spec.scaffold, config)]
     if saving_listeners and not savers:
@@ -50,7 +50,9 @@ def train_spec(
             "saving_listeners are given, but nothing saves checkpoints: give RunConfig save_checkpoints_steps or "
             "save_checkpoints_secs."
         )
-    for listener in [*saving_listeners, *([resume_point.listener] if savers else [])]:
+    # Asynchronous workers have no state that could be continued exactly.
+    resume_point = ResumePoint(inputs, config.model_dir) if savers and not config.num_ps_replicas else None
+    for listener in [*saving_listeners, *([resume_point.listener] if resume_point else [])]:
         _listen(savers[0], listener)
     chief_hooks = [*chief_hooks, *spec.training_chief_hooks, *_counting_hooks(spec.scaffold, config)]
 
@@ -59,18 +61,17 @@ def train_spec(
     trainer.train_op = spec.train_op
     trainer.train(
         callbacks=[
-            *map(tpk.HookToCallback, [*chief_hooks, *worker_hooks]),
+            *map(tpk.HookToCallback, [*(chief_hooks if config.is_chief else []), *worker_hooks]),
             last_loss,
-            *(resume_point.callbacks if savers else []),
+            *(resume_point.callbacks if resume_point else []),
         ],
-        session_creator=v1.train.ChiefSessionCreator(
-            spec.scaffold, config.master, config.session_config, config.model_dir
-        ),
+        session_creator=session_creator(spec.scaffold, config),
         steps_per_epoch=sys.maxsize,
         max_epoch=1,
-        **(resume_point.options if savers else {}),
+        **(resume_point.options if resume_point else {}),
     )
-    resume_point.forget()
+    if resume_point:
+        resume_point.forget()
     if last_loss.value is None:
         logger.warning("the training made no steps: its input may be empty")
     return last_loss.value

@@ -135,7 +135,9 @@ def create_optimizer(loss, init_lr, num_train_steps, num_warmup_steps, use_tpu):
     tvars = tf.trainable_variables()
     grads, _ = tf.clip_by_global_norm(tf.gradients(loss, tvars), clip_norm=1.0)
     train_op = optimizer.apply_gradients(zip(grads, tvars), global_step=global_step)
-    return tf.group(train_op, [global_step.assign(global_step + 1)])
+    # BERT itself lets this race with the readers of the global step.
+    with tf.control_dependencies([train_op]):
+        return tf.assign_add(global_step, 1)
 
 
 def model_fn(features, labels, mode, params):

@@ -150,7 +150,7 @@ def test_summaries_match_tensorflow_1(graph):
         (tf.contrib, "layer", "Nearest: 'layers'"),
         (contrib_layers, "fully_conected", "Nearest: 'fully_connected'"),
         (framework, "list_variable", "Nearest: 'list_variables'"),
-        (tf.contrib.rnn, "LSTMBlockFusedCell", "use LSTMBlockCell, with tf.nn.dynamic_rnn"),
+        (tf.contrib.rnn, "FusedRNNCellAdaptor", "use LSTMBlockFusedCell, or tf.nn.dynamic_rnn"),
         (tf.contrib.seq2seq, "CustomHelper", "use a subclass of Helper"),
         (tf.contrib.opt, "AdamWOptimizer", "use tf.train.AdamOptimizer"),
     ],

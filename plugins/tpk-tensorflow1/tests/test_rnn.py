@@ -56,6 +56,27 @@ def test_gates_of_the_layer_norm_cell_are_normalized(graph):
     np.testing.assert_allclose(memory.std(1), 1, rtol=1e-4)
 
 
+def test_fused_cells_run_over_sequences_whose_first_axis_is_the_time(graph):
+    by_time = tf.transpose(SEQUENCES, [1, 0, 2])
+    lengths = tf.constant([4, 2])
+    forward = rnn.LSTMBlockFusedCell(5)(by_time, dtype=tf.float32, sequence_length=lengths)
+    backward = rnn.TimeReversedFusedRNN(rnn.LSTMBlockFusedCell(5))(by_time, dtype=tf.float32, sequence_length=lengths)
+    names = [each.op.name for each in tf.global_variables()]
+    assert names == [f"lstm_fused_cell{number}/{name}" for number in ("", "_1") for name in ("kernel", "bias")]
+    with tf.variable_scope("both"):
+        expected = tf.nn.bidirectional_dynamic_rnn(
+            rnn.LSTMCell(5), rnn.LSTMCell(5), SEQUENCES, lengths, dtype=tf.float32
+        )
+    variables = tf.global_variables()
+    with tf.Session() as sess:
+        sess.run(tf.global_variables_initializer())
+        sess.run([tf.assign(new, old) for old, new in zip(variables[:4], variables[4:], strict=True)])
+        found, (outputs, states) = sess.run([(forward, backward), expected])
+    for (by_time, state), output, expected_state in zip(found, outputs, states, strict=True):
+        np.testing.assert_allclose(by_time.transpose([1, 0, 2]), output, rtol=1e-5)
+        np.testing.assert_allclose(state.c, expected_state.c, rtol=1e-5)
+
+
 def test_a_stack_of_bidirectional_layers_reads_a_sequence_in_both_directions(graph):
     def outputs_for(sequences):
         cells = [[rnn.GRUCell(5), rnn.GRUCell(4)] for _ in range(2)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -86,6 +87,37 @@ class LSTMBlockCell(rnn_cell.LSTMCell):
         super().__init__(
             num_units, use_peephole, cell_clip, forget_bias=forget_bias, **{"name": "lstm_cell", **options}
         )
+
+
+class LSTMBlockFusedCell:
+    """An `LSTMBlockCell` that runs over sequences of shape [time, batch, features].
+
+    It takes the arguments of the cell, and returns the outputs and the final state.
+    """
+
+    def __init__(self, *args: Any, name: str = "lstm_fused_cell", **options: Any) -> None:
+        self._cell = LSTMBlockCell(*args, name=name, **options)
+
+    def __call__(
+        self, inputs: Any, initial_state: Any = None, dtype: Any = None, sequence_length: Any = None
+    ) -> tuple[Any, Any]:
+        # The variables are in the current scope, not in the one of `dynamic_rnn`.
+        self._cell(inputs[0], self._cell.zero_state(tf.shape(inputs)[1], inputs.dtype))
+        outputs, state = v1.nn.dynamic_rnn(self._cell, inputs, sequence_length, initial_state, dtype, time_major=True)
+        return outputs, state
+
+
+class TimeReversedFusedRNN:
+    """A fused cell that runs backward over the sequences."""
+
+    def __init__(self, cell: Any) -> None:
+        self._cell = cell
+
+    def __call__(self, inputs: Any, *args: Any, sequence_length: Any = None, **options: Any) -> tuple[Any, Any]:
+        lengths = tf.fill(tf.shape(inputs)[1:2], tf.shape(inputs)[0]) if sequence_length is None else sequence_length
+        reverse = functools.partial(tf.reverse_sequence, seq_lengths=lengths, seq_axis=0, batch_axis=1)
+        outputs, state = self._cell(reverse(inputs), *args, sequence_length=sequence_length, **options)
+        return reverse(outputs), state
 
 
 class _Cell(rnn_cell.RNNCell):

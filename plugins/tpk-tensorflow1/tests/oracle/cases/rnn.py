@@ -37,6 +37,16 @@ def stack_of_gru_and_lstm():
     return _dynamic(rnn.MultiRNNCell([rnn.GRUCell(4), rnn.ResidualWrapper(rnn.BasicLSTMCell(4))]))
 
 
+def fused_cells():
+    inputs = tf.transpose(_sequences(), [1, 0, 2])
+    forward = rnn.LSTMBlockFusedCell(4, forget_bias=0.5)(inputs, dtype=tf.float32, sequence_length=tf.constant(LENGTHS))
+    backward = rnn.TimeReversedFusedRNN(rnn.LSTMBlockFusedCell(3))
+    both = [forward, backward(inputs, dtype=tf.float32, sequence_length=tf.constant(LENGTHS))]
+    with tf.variable_scope("scope"):
+        whole = rnn.TimeReversedFusedRNN(rnn.LSTMBlockFusedCell(4))(inputs, forward[1])
+    return {"both": both, "whole": whole, "step": _trained([both[0][0], both[1][0], whole[0]])}
+
+
 def lstm_block_cells():
     cells = [rnn.LSTMBlockCell(4, forget_bias=0.5), rnn.LSTMBlockCell(4, 1.0, 0.3, name="clipped")]
     return _dynamic(rnn.MultiRNNCell(cells))

@@ -406,7 +406,7 @@ def _stack(values: Sequence[np.ndarray[Any, Any]], array: np.ndarray[Any, Any] |
     if array is None and count * first.nbytes <= FEW_BYTES and dtype is not _OBJECT:
         try:
             # The fastest way that does not align the array.
-            return np.frombuffer(bytearray().join(values), dtype).reshape(shape)
+            return np.ndarray(shape, dtype, bytearray().join(values))
         except (TypeError, ValueError):  # they are not contiguous, or empty
             return np.array(values)
     if array is None:

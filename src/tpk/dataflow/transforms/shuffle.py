@@ -100,7 +100,11 @@ class CacheData(ContinuingDataFlow, RNGDataFlow):
         self._under_way = None
 
     def __len__(self) -> int:
-        return self._count if self._is_whole else super().__len__()
+        return self._number_kept if self._is_whole else super().__len__()
+
+    @property
+    def _number_kept(self) -> int:
+        return self._count if self._start is None else len(self._kept)
 
     @in_parts
     def __iter__(self) -> Generator[Iterator[Any], None, None]:
@@ -120,18 +124,18 @@ class CacheData(ContinuingDataFlow, RNGDataFlow):
 
     def _keep(self) -> Iterator[Any]:
         """Deliver and keep the datapoints of the pass beneath that are not kept yet."""
+        kept, datapoints = self._kept, self.pass_beneath()
         try:
-            for datapoint in self.pass_beneath():
-                self._kept.append(copy_arrays(datapoint) if self._copies else datapoint)
-                self._count = len(self._kept)
-                yield self._kept[-1]
+            for datapoint in map(copy_arrays, datapoints) if may_refill(self.flow) else datapoints:
+                kept.append(datapoint)
+                yield datapoint
         except Exception:
             self._forget()
             raise
 
     def _keep_again(self) -> None:
         count, is_whole = self._count, self._is_whole
-        self._start, self._copies = self.upstream.state_dict(), may_refill(self.flow)
+        self._start = self.upstream.state_dict()
         found = sum(1 for _ in islice(self._keep(), None if is_whole else count))
         if found != count:
             self._forget(count, is_whole)
@@ -151,7 +155,7 @@ class CacheData(ContinuingDataFlow, RNGDataFlow):
         state = super().state_dict()
         if self._start is not None:
             state["upstreams"] = [self._start]
-        return {**state, "count": self._count, "is_whole": self._is_whole}
+        return {**state, "count": self._number_kept, "is_whole": self._is_whole}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next iteration continue from a saved state."""

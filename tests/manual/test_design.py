@@ -33,7 +33,10 @@ def test_a_benchmark_that_the_manual_names_is_there():
     "page",
     [
         "CONTRIBUTING.md",
-        *(f"docs/{name}.md" for name in ("design/index", "design/walks", "design/decisions", "plugins/packages")),
+        *(
+            f"docs/{name}.md"
+            for name in ("design/index", "design/walks", "design/datapoint", "design/decisions", "plugins/packages")
+        ),
     ],
 )
 def test_files_that_a_page_names_are_there(page):

@@ -11,7 +11,8 @@ import functools
 import os
 import re
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import ParamSpec, TypeVar
 
@@ -338,3 +339,13 @@ def add_note(error: BaseException, note: str) -> None:
         error.add_note(note)
     else:
         error.__notes__ = [*getattr(error, "__notes__", []), note]
+
+
+@contextmanager
+def noting(note: str, kinds: type[Exception] | tuple[type[Exception], ...] = Exception) -> Iterator[None]:
+    """Attach `note` to an error of `kinds` that is raised within the context."""
+    try:
+        yield
+    except kinds as error:
+        add_note(error, note)
+        raise

@@ -23,7 +23,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk.argument_checks import check_one_of
-from tpk.errors import ConfigError, add_note
+from tpk.errors import ConfigError, noting
 
 PRECISIONS = ("float32", "bfloat16", "float16")
 
@@ -49,6 +49,11 @@ def in_precision(func: Callable[..., Any], precision: str) -> Callable[..., Any]
     if precision == "float32":
         return func
     dtype = tf.as_dtype(precision)
+    hint = (
+        f"This tower computes in {precision}: floating-point inputs are cast to it, and get_variable returns a "
+        f"{precision} tensor of a float32 variable. Cast other tensors with tf.cast(x, y.dtype). A variable that the "
+        "model assigns to must ask for dtype=tf.float32."
+    )
 
     @functools.wraps(func)
     def build(*inputs: Any) -> Any:
@@ -56,17 +61,9 @@ def in_precision(func: Callable[..., Any], precision: str) -> Callable[..., Any]
             inputs = tuple(tf.cast(each, dtype) if each.dtype.is_floating else each for each in inputs)
         scope = tf.compat.v1.get_variable_scope()
         # The type of the scope applies to variables without an explicit type.
-        with tf.compat.v1.variable_scope(scope, dtype=dtype, custom_getter=_get_cast, auxiliary_name_scope=False):
-            try:
-                output = func(*inputs)
-            except (TypeError, ValueError, AttributeError) as error:
-                add_note(
-                    error,
-                    f"This tower computes in {precision}: floating-point inputs are cast to it, and get_variable "
-                    f"returns a {precision} tensor of a float32 variable. Cast other tensors with tf.cast(x, y.dtype). "
-                    "A variable that the model assigns to must ask for dtype=tf.float32.",
-                )
-                raise
+        cast = tf.compat.v1.variable_scope(scope, dtype=dtype, custom_getter=_get_cast, auxiliary_name_scope=False)
+        with cast, noting(hint, (TypeError, ValueError, AttributeError)):
+            output = func(*inputs)
         with tf.name_scope("mixed_precision"):
             return tf.nest.map_structure(_in_float32, output)
 

@@ -13,7 +13,7 @@ import tpk
 from tpk.argument_checks import check_at_least, check_one_of, given
 from tpk.callbacks.hyper_params.setters import GraphVarParam
 from tpk.callbacks.run_tensors import NamedTensors, RunCompanions, RunTensor, find_in_each_tower, run_tensors
-from tpk.errors import ConfigError, NonFiniteError, add_note
+from tpk.errors import ConfigError, NonFiniteError, add_note, noting
 from tpk.graph.fetches import FetchDependencies, ops_run_for
 from tpk.graph.gradients import gradient_ops_by_cost, recorded_gradients
 from tpk.graph.optimizers.loss_scale import DynamicLossScaleOptimizer
@@ -252,11 +252,8 @@ class NanGuard(Callback):
                 "'skip', or 'stop', and start the processes again with resume='auto'."
             )
         if self._learning_rate is not None:
-            try:
+            with noting("NanGuard lowers the learning rate at a rollback; lr_factor=1 leaves it alone", ConfigError):
                 self._learning_rate.setup_graph()
-            except ConfigError as error:
-                add_note(error, "NanGuard lowers the learning rate at a rollback; lr_factor=1 leaves it alone")
-                raise
 
     def _check(self, named: NamedTensors, run: Sequence[Any], inputs: Sequence[Any]) -> Any:
         """Return the op that checks `named` along with the ops `run`, which take `inputs`."""

@@ -20,7 +20,7 @@ from tpk.callbacks.inference.inferencers import Inferencer
 from tpk.callbacks.triggers import callbacks_of
 from tpk.checkpoint.encoding import encode
 from tpk.dataflow.base import check_iterable
-from tpk.errors import CheckpointError, ConfigError, InputError, PeerError, TowerError, add_note, in_one_line
+from tpk.errors import CheckpointError, ConfigError, InputError, PeerError, TowerError, in_one_line, noting
 from tpk.graph.devices import Devices, physical_of_logical_gpus, resolve_devices
 from tpk.input_source.base import FlowInput, InputSource
 from tpk.input_source.feed import FeedInput
@@ -163,12 +163,9 @@ class InferenceRunner(Callback):
         self._data.start(trainer, self._failure_of_model)
         self._towers_session = HookedSession(trainer.sess, StepHooks(translate_error=self._failure_of_model))
         if self._sanity_batches:
-            with _random_state_kept():
-                try:
-                    self.evaluate(self._sanity_batches)
-                except Exception as error:
-                    add_note(error, f"raised in the sanity check of {self._label}, before training starts")
-                    raise
+            note = f"raised in the sanity check of {self._label}, before training starts"
+            with _random_state_kept(), noting(note):
+                self.evaluate(self._sanity_batches)
             logger.info("%s: the sanity check passed (at most %d batches)", self._label, self._sanity_batches)
 
     def trigger(self, trainer: tpk.Trainer) -> None:
@@ -446,11 +443,9 @@ class EvaluationData:
         if seed is not None:
             self.source.seed(int(seed) % 2**31)
         if is_shared and shard:
-            try:
+            remedy = "or give the InferenceRunner shard_data=False: each process evaluates all it is given"
+            with noting(remedy, ConfigError):
                 self.source.shard(trainer.strategy.process_group.rank, trainer.strategy.process_group.world_size)
-            except ConfigError as error:
-                add_note(error, "or give the InferenceRunner shard_data=False: each process evaluates all it is given")
-                raise
         callbacks = self.source.setup(signature)
         if self.source.left_out:
             logger.warning(

@@ -186,7 +186,7 @@ class CheckpointDirectory:
 
         files = {path.name.removeprefix(temporary.name): describe_file(path) for path in written}
         existing = self._complete(step)
-        if existing is not None and _files(existing) == files:
+        if existing is not None and existing.files == {f"{existing.name}{each}": files[each] for each in files}:
             name = existing.name
         else:
             name = name if existing is None else self._free_name(name)
@@ -261,10 +261,6 @@ def _unlink(paths: Iterable[Path]) -> None:
     for path in paths:
         with suppress(OSError):
             path.unlink()
-
-
-def _files(checkpoint: Checkpoint) -> dict[str, Any]:
-    return {file.removeprefix(checkpoint.name): known for file, known in checkpoint.files.items()}
 
 
 def _reason(error: Exception) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable, Collection, Iterable
 from types import ModuleType
@@ -208,8 +209,5 @@ class HookManager:
 
 
 def _unique_name(base: str, taken: Collection[str]) -> str:
-    name, number = base, 1
-    while name in taken:
-        number += 1
-        name = f"{base}#{number}"
-    return name
+    names = itertools.chain([base], (f"{base}#{number}" for number in itertools.count(2)))
+    return next(name for name in names if name not in taken)

@@ -155,7 +155,6 @@ class StepHooks:
         for name, candidate in zip(self.names.get(hook, ()), methods, strict=False):
             if candidate is method:
                 note_failure(error, name, hook)
-                return
 
 
 def compile_step(

@@ -202,8 +202,7 @@ def _common_facts(trainer: tpk.Trainer) -> dict[str, str]:
 
 
 def _differences(facts: Mapping[str, str], expected: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    names = [*expected, *(name for name in facts if name not in expected)]
-    found = [(name, facts.get(name, "missing"), expected.get(name, "missing")) for name in names]
+    found = [(name, facts.get(name, "missing"), expected.get(name, "missing")) for name in {**expected, **facts}]
     return [each for each in found if each[1] != each[2]]
 
 

@@ -249,17 +249,15 @@ def restore_input(trainer: tpk.Trainer, state: Mapping[str, Any] | None) -> None
     Raises:
         CheckpointError: if the input cannot restore it.
     """
-    source = trainer.input_source
-    position = state["position"] if state is not None else {}
+    source, position = trainer.input_source, state["position"] if state else {}
     if source is None:
         if position:
             logger.warning("the checkpoint has a position in the data, but this trainer has no input_source")
         return
     kind = type(source).__name__
-    if not position:
+    if state is None or not position:
         logger.info("%s keeps no position in its data; it starts from the beginning", kind)
         return
-    assert state is not None
     if state["source"] != kind:
         logger.warning("the input source was %s, and is %s now", state["source"], kind)
     try:

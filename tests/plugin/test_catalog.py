@@ -79,7 +79,7 @@ def test_every_builtin_target_exists(target):
     assert callable(getattr(importlib.import_module(module), attribute))
 
 
-BASES = {"ProxyCallback", "Monitor", "Trainer", "TowerTrainer"}
+BASES = {"ProxyCallback", "StatisticFollower", "Monitor", "Trainer", "TowerTrainer"}
 """Public classes to derive from, which do nothing by themselves."""
 
 

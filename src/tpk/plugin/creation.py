@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 import attrs
 
-from tpk.errors import PluginError, PluginImportError, UnknownOptionError, add_note
+from tpk.errors import PluginError, PluginImportError, UnknownOptionError, noting
 from tpk.text import nearest
 
 
@@ -83,11 +83,8 @@ def create(target: Any, options: dict[str, Any], what: str, origin: str = "") ->
     options = check_options(target, options, what)
     if not _is_made(target):
         return target
-    try:
+    with noting(f"while creating {what}{f', of {origin}' if origin else ''}"):
         return target(**options)
-    except Exception as error:
-        add_note(error, f"while creating {what}{f', of {origin}' if origin else ''}")
-        raise
 
 
 def check_options(target: Any, options: dict[str, Any], what: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import tpk
 from tpk import __version__
-from tpk.errors import MismatchError, PeerError, add_note
+from tpk.errors import MismatchError, PeerError, noting
 from tpk.graph.variables import saveable_variables, variable_name
 from tpk.plugin import Callback, get_catalog, hookimpl
 from tpk.plugin.progress import StopRequest
@@ -125,16 +125,13 @@ class AgreedCheckpoints(Checkpoints):
         Raises:
             PeerError: if the training does not end in the other processes.
         """
-        try:
+        note = (
+            f"the training of this process, rank {trainer.strategy.process_group.rank}, had ended: "
+            f"{trainer.loop.ended_by}. All processes must end in the same step: give all of them the same amount of "
+            "data, or infinite data."
+        )
+        with noting(note, PeerError):
             super().after_train(trainer)
-        except PeerError as error:
-            add_note(
-                error,
-                f"the training of this process, rank {trainer.strategy.process_group.rank}, had ended: "
-                f"{trainer.loop.ended_by}. All processes must end in the same step: give all of them the same amount "
-                "of data, or infinite data.",
-            )
-            raise
 
     def _serve_requests(self) -> None:
         trainer, local_stop = self.trainer, self.trainer.loop.stop

@@ -18,7 +18,7 @@ from tpk.checkpoint.files import Checkpoint
 from tpk.checkpoint.reader import CheckpointReader
 from tpk.checkpoint.restore import how_to_restore_the_rest
 from tpk.checkpoint.variable_writer import read_variables, saved_name
-from tpk.errors import CheckpointError, add_note
+from tpk.errors import CheckpointError, noting
 from tpk.graph.variables import by_name, variable_name
 from tpk.monitors.base import Monitor
 from tpk.plugin import Callback, hookimpl
@@ -57,11 +57,8 @@ def take_own_state(trainer: tpk.Trainer) -> dict[str, Any]:
     """
     source, callbacks = trainer.input_source, {}
     for key, callback in _keyed(trainer).items():
-        try:
+        with noting(f"in state_dict of callback {key!r}"):
             state = callback.state_dict()
-        except Exception as error:
-            add_note(error, f"in state_dict of callback {key!r}")
-            raise
         if state:
             callbacks[key] = encode(state, f"the state of callback {key!r}")
     return {

@@ -155,3 +155,28 @@ def test_shares_divide_the_datapoints(parallel_map):
     assert sorted(value for share in shares for value in values(share)) == list(range(23))
     for share in shares:
         close_dataflow(share)
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("delivered", [0, 1, 13, 100, 199])
+def test_threads_that_take_several_datapoints_at_a_time_lose_none(ordered, delivered):
+    def build():
+        return MultiThreadMapData(
+            DataFromList(range(200)), 2, lambda number: number + 1, buffer_size=64, ordered=ordered
+        )
+
+    flow = build()
+    first = list(islice(flow, delivered))
+    resumed = build()
+    resumed.load_state_dict(json.loads(json.dumps(flow.state_dict())))
+    rest = list(resumed)
+    assert sorted(first + rest) == list(range(1, 201))
+    assert not ordered or first + rest == list(range(1, 201))
+
+
+def test_the_results_before_a_failure_come_first():
+    flow = MultiThreadMapData(DataFromList(range(100)), 2, lambda number: 37 / (37 - number), buffer_size=64)
+    delivered = []
+    with pytest.raises(ZeroDivisionError):
+        delivered.extend(flow)
+    assert delivered == [37 / (37 - number) for number in range(37)]

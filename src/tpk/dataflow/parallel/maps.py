@@ -7,6 +7,7 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait as wait_for_futures
+from itertools import islice
 from multiprocessing import connection
 from typing import Any, TypeVar
 
@@ -299,29 +300,43 @@ class MultiThreadMapData(ParallelMap):
         self.num_thread = num_thread
 
     def _map(self, datapoints: Generator[tuple[int, Any], None, None]) -> Generator[tuple[int, Any], None, None]:
-        tasks: dict[Future[Any], int] = {}
+        # Handing over a datapoint takes longer than a short function, so several go together if the buffer is large.
+        size = max(self.buffer_size // (8 * self.num_thread), 1)
+        copied = ((number, copy_arrays(datapoint)) for number, datapoint in datapoints)
+        numbered = copied if may_refill(self.flow) else datapoints
+        tasks: dict[Future[list[tuple[int, Any]]], None] = {}
         pool = ThreadPoolExecutor(self.num_thread, thread_name_prefix=f"tpk {type(self).__name__}")
-        refills = may_refill(self.flow)
         try:
-            for number, datapoint in datapoints:
-                while len(tasks) >= self.buffer_size:
-                    yield self._next_result(tasks)
-                tasks[pool.submit(self._apply, copy_arrays(datapoint) if refills else datapoint)] = number
+            while block := list(islice(numbered, size)):
+                tasks[pool.submit(self._apply, block)] = None
+                while (len(tasks) + 1) * size > self.buffer_size and tasks:
+                    yield from self._next_results(tasks)
             while tasks:
-                yield self._next_result(tasks)
+                yield from self._next_results(tasks)
         finally:
             pool.shutdown(cancel_futures=True)
 
-    def _apply(self, datapoint: Any) -> Any:
-        try:
-            # Another call of the function may overwrite this result before it is delivered.
-            return copy_arrays(self.func(datapoint))
-        except BaseException as error:
-            failure = error_of_data(error, type(self).__name__)
-            if failure is error:
-                raise
-            raise failure from error
+    def _apply(self, block: list[tuple[int, Any]]) -> list[tuple[int, Any]]:
+        results: list[tuple[int, Any]] = []
+        for number, datapoint in block:
+            try:
+                # Another call of the function may overwrite this result before it is delivered.
+                results.append((number, copy_arrays(self.func(datapoint))))
+            except BaseException as error:
+                return [*results, (number, _Failure(error_of_data(error, type(self).__name__)))]
+        return results
 
-    def _next_result(self, tasks: dict[Future[Any], int]) -> tuple[int, Any]:
+    def _next_results(self, tasks: dict[Future[list[tuple[int, Any]]], None]) -> Iterator[tuple[int, Any]]:
         future = next(iter(tasks)) if self.ordered else wait_for_futures(tasks, return_when=FIRST_COMPLETED).done.pop()
-        return tasks.pop(future), future.result()
+        del tasks[future]
+        for number, result in future.result():
+            if isinstance(result, _Failure):
+                raise result.error
+            yield number, result
+
+
+@attrs.frozen
+class _Failure:
+    """The error of a function, after the results before it."""
+
+    error: BaseException

@@ -354,9 +354,9 @@ class GradientHistogram(LooksAtTensors):
 
     def take(self, values: dict[str, Any]) -> None:
         """Report the gradients of a run at once. Other objectives may have their turn in later steps."""
-        missing = self._missing or list(self._tensors)
+        missing = set(self._missing or self._tensors)
         new = {name: value for name, value in values.items() if name in missing}
-        self._missing = [name for name in missing if name not in new]
+        self._missing = sorted(missing - new.keys())
         if not self._missing:
             self.due_at = self.next_due(self.global_step)
         self.look(new)

@@ -143,6 +143,19 @@ def docs(session):
     run_tests(session, "tests/manual", TPK_SITE=str(ROOT / "site"))
 
 
+def build_horovod(session):
+    """Build Horovod; return whether that is possible here."""
+    missing = [tool for tool in ("g++", "cmake", "make") if shutil.which(tool) is None]
+    if missing:
+        session.warn(
+            f"left out: trainings with Horovod, which is built by {', '.join(missing)}, and that is not here. "
+            "`apt-get install g++ cmake make` gets them"
+        )
+        return False
+    session.run("python", "-m", "tpk_horovod.build")
+    return True
+
+
 @nox.session(python=NEWEST)
 def plugins(session):
     """Every package under plugins/, with its own tests; Horovod is built for that, which takes two minutes.
@@ -154,16 +167,8 @@ def plugins(session):
     session.install(".[test]", *(f"{package}[test]" for package in PACKAGES))
     for package in PACKAGES:
         environment = {}
-        if package.name == "tpk-horovod":
-            missing = [tool for tool in ("g++", "cmake", "make") if shutil.which(tool) is None]
-            if missing:
-                session.warn(
-                    f"left out: trainings with Horovod, which is built by {', '.join(missing)}, and that is not here. "
-                    "`apt-get install g++ cmake make` gets them"
-                )
-            else:
-                session.run("python", "-m", "tpk_horovod.build")
-                environment["TPK_HOROVOD_BUILT"] = "1"
+        if package.name == "tpk-horovod" and build_horovod(session):
+            environment["TPK_HOROVOD_BUILT"] = "1"
         session.chdir(package)
         # The others have so few tests that the imports of TensorFlow in four processes take longer.
         in_parallel = [] if package.name in ("tpk-mlflow", "tpk-prometheus", "tpk-wandb") else IN_PARALLEL
@@ -229,13 +234,15 @@ def faults(session):
 def hosts(session):
     """Trainings on several hosts, which are network namespaces, in the long form; `plugins` runs a short one.
 
-    They are skipped, with the reason, without root or iproute2, and some without SLURM or sshd.
+    They are skipped, with the reason, without root or iproute2, and some without SLURM, sshd or Horovod.
     """
-    session.install("tensorflow-cpu==2.21.*", *ON_CPUS, *TEST_TOOLS)
-    session.install("--no-deps", ".", "./plugins/tpk-distributed")
-    session.chdir("plugins/tpk-distributed")
-    tests = [f"tests/test_{name}.py" for name in ("hosts", "cut_link", "launch_on_hosts", "slurm")]
-    run_tests(session, *tests, TPK_HOSTS="all")
+    session.install(".[test]", "./plugins/tpk-distributed[test]", "./plugins/tpk-horovod[test]")
+    build_horovod(session)
+    with session.chdir("plugins/tpk-distributed"):
+        tests = [f"tests/test_{name}.py" for name in ("hosts", "cut_link", "launch_on_hosts", "slurm")]
+        run_tests(session, *tests, TPK_HOSTS="all")
+    with session.chdir("plugins/tpk-horovod"):
+        run_tests(session, "tests/test_horovod_hosts.py", TPK_HOSTS="all")
 
 
 @nox.session(python=NEWEST)

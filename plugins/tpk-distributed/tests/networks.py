@@ -85,9 +85,9 @@ class Network:
             entry = (self.addresses[there], "lladdr", "02:00:00:00:00:01", "nud", "permanent", "dev", "eth0")
             ip("-n", self.hosts[here], "neighbour", "replace", *entry)
 
-    def command(self, number: int, *command: object) -> list[str]:
-        """Return a command that runs another one at a host."""
-        return [sys.executable, __file__, self.hosts[number], *map(str, command)]
+    def command(self, number: int, *command: object, directory: Path | str = "") -> list[str]:
+        """Return a command that runs another one at a host; for the directory see `enter`."""
+        return [sys.executable, __file__, self.hosts[number], str(directory), *map(str, command)]
 
     def processes(self) -> list[str]:
         """Return the ids of the processes at the hosts."""
@@ -122,7 +122,7 @@ def network(count: int) -> Iterator[Network]:
         made.remove()
 
 
-def enter(host: str, directory: str | None = None) -> None:
+def enter(host: str, directory: str = "") -> None:
     """Move this process to a host; threads that run already stay where they are.
 
     Args:
@@ -156,5 +156,5 @@ def ip(*arguments: str) -> str:
 
 
 if __name__ == "__main__":
-    enter(sys.argv[1])
-    os.execvp(sys.argv[2], sys.argv[2:])
+    enter(sys.argv[1], sys.argv[2])
+    os.execvp(sys.argv[3], sys.argv[3:])

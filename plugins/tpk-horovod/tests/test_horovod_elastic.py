@@ -25,6 +25,7 @@ def run(tmp_path):
 
     def start(steps, event, hosts):
         (tmp_path / "hosts").write_text("".join(f"{host}:1\n" for host in hosts))
+        (tmp_path / "hosts_later").write_text("localhost:1\n127.0.0.1:1\n")
         script = tmp_path / "discover.sh"
         script.write_text(f"#!/bin/sh\ncat {tmp_path}/hosts\n")
         script.chmod(0o755)
@@ -36,7 +37,7 @@ def run(tmp_path):
             status = processes.wait(0, timeout=240)
             log = processes.log(0)
         lines = [tuple(map(int, line.split())) for line in (tmp_path / "journal").read_text().splitlines()]
-        return status, log, lines, pickle.loads((tmp_path / "result").read_bytes())
+        return status, log, lines, pickle.loads((tmp_path / "result").read_bytes())["global_step:0"]
 
     return start
 

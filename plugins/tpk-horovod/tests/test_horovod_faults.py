@@ -34,7 +34,7 @@ def test_when_one_is_killed_the_other_ends_with_an_error(processes, rank):
     processes.start("kill_one", rank)
     assert processes.wait(rank) == -signal.SIGKILL
     assert processes.wait(1 - rank) == 1
-    assert "PeerError: rank" in processes.log(1 - rank)
+    assert f"PeerError: rank {1 - rank} cannot continue: rank {rank} (127.0.0.1:" in processes.log(1 - rank)
 
 
 def test_a_late_process_is_reported_and_then_an_error(processes):
@@ -82,6 +82,14 @@ def test_a_chief_that_never_starts_is_an_error(monkeypatch):
     with pytest.raises(PeerError, match=r"the chief does not answer at 127\.0\.0\.1"):
         strategy.join()
     strategy.leave()
+
+
+@pytest.mark.parametrize("address", ["[::1]:2", "host.invalid:2"])
+def test_a_host_without_ipv4_is_an_error_at_once(address):
+    first = "[::1]:1" if "::1" in address else "0.0.0.0:1"
+    config = {"cluster": {"worker": [first, address]}, "task": {"type": "worker", "index": 0}}
+    with pytest.raises(tpk.ConfigError, match=r"finds no IPv4 address for .*, and Horovod uses no other"):
+        HorovodStrategy(cluster=config).join()
 
 
 def test_a_port_in_use_is_an_error():

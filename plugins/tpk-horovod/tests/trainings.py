@@ -221,6 +221,10 @@ def kill_one(rank):
     train(horovod(), datapoints(8), steps_per_epoch=1000, callbacks=[act])
 
 
+def train_simply():
+    return train(horovod(), datapoints(3 * STEPS), "adam", steps_per_epoch=STEPS)
+
+
 def freeze_one(rank, timeout):
     """Train; one process is suspended."""
     act = Act(int(rank), 5, lambda: os.kill(os.getpid(), signal.SIGSTOP))
@@ -293,7 +297,7 @@ def elastic(steps, event):
             return
         if event == "join":
             happened.touch()
-            (shared / "hosts").write_text("localhost:1\n127.0.0.1:1\n")
+            (shared / "hosts_later").replace(shared / "hosts")
         elif trainer.strategy.process_group.rank == int(event):
             happened.touch()
             os.kill(os.getpid(), signal.SIGKILL)
@@ -303,22 +307,25 @@ def elastic(steps, event):
 
         def trigger_step(self):
             act(self.trainer)
-            if event == "join" and self.trainer.strategy.process_group.world_size == 1:
+            hosts = (shared / "hosts").read_text().splitlines()
+            if event == "join" and self.trainer.strategy.process_group.world_size < len(hosts):
                 # So that training is not over before the other process has started.
                 time.sleep(0.5)
 
-    def train_once():
-        return train(
-            horovod(timeouts=waits(120)),
-            datapoints(8),
-            steps_per_epoch=4,
-            max_epoch=int(steps) // 4,
-            callbacks=["ModelSaver", Journal(), Event()],
-            run_dir=shared / "run",
-            resume="auto",
-        )
+    return run_elastic(lambda: train_in_epochs(int(steps) // 4, [Journal(), Event()]))
 
-    return run_elastic(train_once)["global_step:0"]
+
+def train_in_epochs(epochs, callbacks=()):
+    """Train or resume in a directory that all processes share, four steps in each epoch."""
+    return train(
+        horovod(timeouts=waits(120), fusion_bytes=0),
+        datapoints(8),
+        steps_per_epoch=4,
+        max_epoch=int(epochs),
+        callbacks=["ModelSaver", *callbacks],
+        run_dir=Path(os.environ["SHARED"]) / "run",
+        resume="auto",
+    )
 
 
 if __name__ == "__main__":

@@ -35,6 +35,8 @@ _OF_HOROVODRUN = "HOROVOD_GLOO_RENDEZVOUS_ADDR"
 _OF_MPI = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK")
 _SECONDS_BETWEEN_LOOKS = 0.05
 _SECONDS_OF_A_REQUEST = 10.0
+_SECONDS_TO_FIND_LOST = 10.0
+"""Processes notice a lost one at different times, each when it next waits for it."""
 
 
 def is_started_by_horovod(hvd: Any, environ: Mapping[str, str] = os.environ) -> bool:
@@ -75,6 +77,20 @@ def time_limits(hvd: Any, timeouts: Timeouts, may_be_joined: bool) -> dict[str, 
         # The stall check does not work with Gloo, whose controller keeps an empty list of ranks.
         return {**limits, "HOROVOD_STALL_CHECK_DISABLE": "1"}
     return {**limits, "HOROVOD_STALL_CHECK_TIME_SECONDS": str(max(1, int(timeouts.late_warning)))}
+
+
+def check_addresses(cluster: Cluster) -> None:
+    """Raise a `ConfigError` if a host has no IPv4 address; Horovod would wait for it.
+
+    In a pod of Kubernetes, a name may be known only when its pod has started.
+    """
+    for address in cluster.workers:
+        host = _host(address)
+        if ":" in host or (_ip_of(host) is None and "KUBERNETES_SERVICE_HOST" not in os.environ):
+            raise tpk.ConfigError(
+                f"{socket.gethostname()} finds no IPv4 address for {address}, and Horovod uses no other. Write a name "
+                "or an address with IPv4, or use strategy 'collective', which also takes IPv6."
+            )
 
 
 def placement(cluster: Cluster) -> dict[str, str]:
@@ -223,6 +239,22 @@ class Board:
         """Publish whether this process is waiting for others."""
         with suppress(OSError):
             self._request("PUT", "waiting", self.rank, b"yes" if waits else b"no")
+
+    def lost(self) -> list[str]:
+        """Return the names of the processes that do not say within some seconds that they have failed, too.
+
+        To be called after an operation has failed. If the server does not answer, the chief is lost.
+        """
+        end = time.monotonic() + _SECONDS_TO_FIND_LOST
+        while True:
+            try:
+                self._request("PUT", "failed", self.rank, b"yes")
+                others = [name for rank, name in enumerate(self.names) if self._request("GET", "failed", rank) is None]
+            except OSError:
+                return [self.names[0]]
+            if not others or time.monotonic() > end:
+                return others
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
 
     def late(self) -> list[str]:
         """Return the names of the processes that are not waiting; an empty list if the server does not answer."""

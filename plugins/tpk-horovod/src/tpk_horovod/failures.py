@@ -112,9 +112,10 @@ class Peers:
             )
         if self._given_up is not None:
             return PeerError(self._given_up)
+        lost = self._board.lost() if self._board is not None else []
         return PeerError(
-            f"rank {self._rank} cannot continue: another process of this training run has died, has ended, or does not "
-            f"answer. See the log of that process. (Horovod reports: {reason})"
+            f"rank {self._rank} cannot continue: {', '.join(lost) or 'another process of this training run'} has died, "
+            f"has ended, or does not answer. See the log of that process. (Horovod reports: {reason})"
         )
 
     def _watch(self) -> None:

@@ -231,6 +231,7 @@ class HorovodStrategy(MultiProcessStrategy):
         cluster = None
         if not bootstrap.is_started_by_horovod(hvd):
             cluster = self._find_cluster()
+            bootstrap.check_addresses(cluster)
             joined.enter_context(bootstrap.environment(bootstrap.placement(cluster)))
             joined.enter_context(bootstrap.rendezvous_server(cluster))
         if not is_elastic():

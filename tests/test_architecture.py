@@ -35,7 +35,7 @@ BUDGETS = {
     "callbacks": 3850,
     "checkpoint": 1271,
     "cli": 1850,
-    "dataflow": 3579,
+    "dataflow": 3583,
     "graph": 2500,
     "input_source": 1550,
     "layers": 1700,

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections import defaultdict
+
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
@@ -207,3 +209,38 @@ def test_it_has_no_length_and_needs_a_size():
         len(BatchDataByShape([], 1, 0))
     with pytest.raises(ConfigError, match="BatchDataByShape: batch_size must be an integer, 1 or more, not 0"):
         BatchDataByShape([], 0, 0)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(6.0).reshape(2, 3),
+        np.arange(6.0).reshape(2, 3)[::-1],
+        np.arange(6.0).reshape(2, 3).T,
+        np.arange(6)[::2],
+        np.zeros((0, 3)),
+        np.array(3.0),
+        np.array([1, 2], ">i2"),
+        np.array(["2026-11-28"], "M8[D]"),
+        np.array(["a", "bc"]),
+        np.array([None, "text"]),
+        np.array([(1, "text")], [("number", "i4"), ("object", "O")]),
+        np.zeros((200, 200)),
+    ],
+    ids=lambda array: f"{array.dtype}, {array.shape}, {array.strides}",
+)
+@pytest.mark.parametrize("refills", [False, True])
+def test_any_array_is_batched_as_numpy_stacks_it(array, refills):
+    source = [[array], [array.copy()], [array]]
+    flow = MapData(source, list) if refills else source
+    ((batch,),) = BatchData(flow, 3)
+    expected = np.stack([array] * 3)
+    assert (batch.dtype, batch.shape, batch.tolist()) == (expected.dtype, expected.shape, expected.tolist())
+    assert batch.flags.writeable and batch.flags.c_contiguous
+
+
+def test_dicts_with_default_values_are_compared_by_their_keys():
+    first, second = (defaultdict(int, {name: 1}) for name in "ab")
+    with pytest.raises(InputError, match=r"has the keys \['b'\], but datapoint 0.* has the keys \['a'\]"):
+        list(BatchData([first, second], 2))
+    assert list(second) == ["b"]

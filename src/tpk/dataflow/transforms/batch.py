@@ -333,8 +333,12 @@ class Joiner:
         try:
             if kinds == {list} or all(issubclass(kind, (list, tuple)) for kind in kinds):
                 return list(enumerate(zip(*datapoints, strict=True)))
-            is_named = kinds == {dict} or all(issubclass(kind, Mapping) for kind in kinds)
-            if is_named and set(map(len, datapoints)) == {len(first)}:
+            if kinds == {dict}:
+                have_same = set(map(len, datapoints)) == {len(first)}  # a `dict` raises a KeyError below
+            else:
+                is_named = all(issubclass(kind, Mapping) for kind in kinds)
+                have_same = is_named and all(datapoint.keys() == first.keys() for datapoint in datapoints)
+            if have_same:
                 return [(name, list(map(itemgetter(name), datapoints))) for name in first]
         except (ValueError, KeyError):  # they have different components
             pass
@@ -348,7 +352,8 @@ class Joiner:
         for name in _names(datapoint):
             value = datapoint[name]
             # Texts grow with the longest one, which may come last.
-            if type(value) is np.ndarray and value.ndim and value.dtype.kind not in "SUO":
+            is_array = type(value) is np.ndarray and value.ndim and value.dtype.isnative
+            if is_array and value.dtype.kind not in "SUO":
                 specs[name] = ((size, *value.shape), value.dtype)
         allocate = self._allocate or allocate_arrays
         return dict(zip(specs, allocate(list(specs.values())), strict=True))
@@ -389,9 +394,6 @@ def _place(array: np.ndarray[Any, Any] | None) -> _Place:
     return (None, None, None) if array is None else (array, array.shape[1:], array.dtype)
 
 
-_OBJECT = np.dtype(object)
-
-
 def _stack(values: Sequence[np.ndarray[Any, Any]], array: np.ndarray[Any, Any] | None) -> np.ndarray[Any, Any]:
     """Return arrays stacked, in `array` if it is not None.
 
@@ -403,14 +405,14 @@ def _stack(values: Sequence[np.ndarray[Any, Any]], array: np.ndarray[Any, Any] |
     if [each.shape for each in values].count(shape) < count or [each.dtype for each in values].count(dtype) < count:
         raise TypeError
     shape = (count, *shape)
-    if array is None and count * first.nbytes <= FEW_BYTES and dtype is not _OBJECT:
+    if array is None and count * first.nbytes <= FEW_BYTES and dtype.isnative and not dtype.hasobject:
         try:
             # The fastest way that does not align the array.
             return np.ndarray(shape, dtype, bytearray().join(values))
         except (TypeError, ValueError):  # they are not contiguous, or empty
             return np.array(values)
     if array is None:
-        array = aligned_empty(shape, dtype)
+        array = aligned_empty(shape, dtype.newbyteorder("="))
     if not first.size or not first.ndim:
         return np.stack(values, out=array)
     np.concatenate(values, out=array.reshape(-1, *first.shape[1:]))  # faster than `numpy.stack`

@@ -139,5 +139,5 @@ def test_errors_of_decoders(graph):
     with pytest.raises(ValueError, match="there is no coverage penalty; set"):
         seq2seq.BeamSearchDecoder(Markov(), TRANSITIONS, [0], 2, tf.zeros([3, 1]), 3, coverage_penalty_weight=0.2)
     with_history = seq2seq.AttentionWrapper(rnn.GRUCell(6), mechanism, alignment_history=True)
-    with pytest.raises(ValueError, match=r"build AttentionWrapper\(alignment_history=False\)"):
+    with pytest.raises(ValueError, match=r"beams need AttentionWrapper\(alignment_history=False\)"):
         seq2seq.BeamSearchDecoder(with_history, TRANSITIONS, [0], 2, with_history.zero_state(2, tf.float32), 2)

@@ -27,12 +27,8 @@ def augment(image):
 
 def generator(images, reuse=False, is_training=True):
     norm = {"is_training": is_training, "scale": True, "decay": 0.9, "updates_collections": None}
-    with (
-        tf.variable_scope("generator", reuse=reuse),
-        arg_scope(
-            [conv2d, conv2d_transpose], kernel_size=4, stride=2, normalizer_fn=batch_norm, normalizer_params=norm
-        ),
-    ):
+    layer = {"kernel_size": 4, "stride": 2, "normalizer_fn": batch_norm, "normalizer_params": norm}
+    with tf.variable_scope("generator", reuse=reuse), arg_scope([conv2d, conv2d_transpose], **layer):
         e1 = conv2d(images, 4, normalizer_fn=None, activation_fn=None, scope="e1")
         e2 = conv2d(lrelu(e1), 8, activation_fn=None, scope="e2")
         e3 = conv2d(lrelu(e2), 8, activation_fn=lrelu, scope="e3")

@@ -92,9 +92,7 @@ class BeamSearchDecoder(Decoder):
         if coverage_penalty_weight:
             raise ValueError("BeamSearchDecoder: there is no coverage penalty; set coverage_penalty_weight=0")
         if any(isinstance(each, tf.TensorArray) for each in tf.nest.flatten(initial_state)):
-            raise ValueError(
-                "BeamSearchDecoder: beams have no history; build AttentionWrapper(alignment_history=False)"
-            )
+            raise ValueError("BeamSearchDecoder: beams need AttentionWrapper(alignment_history=False)")
         self._cell = cell
         self._embedding_fn = _lookup(embedding)
         self._start_tokens = tf.convert_to_tensor(start_tokens, tf.int32)

@@ -62,16 +62,15 @@ data, classes = np.random.rand(9, 16), np.arange(9) % 3
 costs = []
 for i in range(8):
     feeds = {x: data, y_: classes, keep_prob: 0.9}
+    summary = sess.run(merged, feed_dict=feeds)  # not in the step, which changes the variables at any time
     if i % 4 == 3:
         run_options = tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE)
         run_metadata = tf.RunMetadata()
-        summary, _, cost = sess.run(
-            [merged, train_step, cross_entropy], feed_dict=feeds, options=run_options, run_metadata=run_metadata
-        )
+        _, cost = sess.run([train_step, cross_entropy], feed_dict=feeds, options=run_options, run_metadata=run_metadata)
         train_writer.add_run_metadata(run_metadata, "step%03d" % i)
         trace = timeline.Timeline(run_metadata.step_stats).generate_chrome_trace_format()
     else:
-        summary, _, cost = sess.run([merged, train_step, cross_entropy], feed_dict=feeds)
+        _, cost = sess.run([train_step, cross_entropy], feed_dict=feeds)
     train_writer.add_summary(summary, i)
     costs.append(cost)
 extra = tf.Summary(value=[tf.Summary.Value(tag="by_hand", simple_value=2.5)])

@@ -27,7 +27,8 @@ class Timeouts:
         start: for all processes to start.
         heartbeat: for a sign of life. A process without one is considered dead: it is frozen, its host is down, or the
             network is interrupted. The others report that within 3 more seconds, and end within 30. A process that
-            has ended is noticed within a few seconds.
+            has ended is noticed within a few seconds. gRPC gives up on an interrupted connection after about 20
+            seconds, whatever this is.
         late_warning: until the log names a live process that others wait for. They continue to wait. From then on, two
             processes that wait for each other at different points of the program are detected.
         barrier: for a live process that others wait for. Must be longer than the chief needs to evaluate and save.

@@ -231,6 +231,11 @@ def test_an_import_by_a_string_is_an_error_that_says_what_to_write(run, name, pa
         run(f"import importlib\n\nimportlib.import_module({name!r})")
 
 
+def test_a_string_that_mock_patches_is_an_error_that_says_what_to_write(run):
+    with pytest.raises(ImportError, match="line 3: 'oldlib' is imported by its name as a string.*'json'"):
+        run("from unittest import mock\n\nmock.patch('oldlib.dumps').start()")
+
+
 def test_a_module_elsewhere_that_imports_a_replaced_package_is_an_error_that_says_what_to_do(run):
     with pytest.raises(ModuleNotFoundError, match=r"No module named 'oldlib', which .* imports\..*pass its directory"):
         importlib.import_module("oldlib")

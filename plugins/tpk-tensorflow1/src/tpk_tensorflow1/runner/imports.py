@@ -234,7 +234,8 @@ class RewritingFinder(MetaPathFinder):
     def _check_importer(self, fullname: str) -> None:
         """Raise an error if the script imports a package by a string, because only import statements are replaced."""
         frame: FrameType | None = sys._getframe(2)
-        while frame is not None and "importlib" in frame.f_code.co_filename:
+        # `unittest.mock.patch` imports through pkgutil.
+        while frame is not None and re.search("importlib|pkgutil|unittest", frame.f_code.co_filename):
             frame = frame.f_back
         new = replacement(fullname, self._packages)
         if frame is not None and self.covers(frame.f_globals.get("__file__")):

@@ -232,7 +232,7 @@ def test_an_import_by_a_string_is_an_error_that_says_what_to_write(run, name, pa
 
 
 def test_a_string_that_mock_patches_is_an_error_that_says_what_to_write(run):
-    with pytest.raises(ImportError, match="line 3: 'oldlib' is imported by its name as a string.*'json'"):
+    with pytest.raises(ImportError, match=r"line 3: 'oldlib' is imported by its name as a string.*'json'"):
         run("from unittest import mock\n\nmock.patch('oldlib.dumps').start()")
 
 

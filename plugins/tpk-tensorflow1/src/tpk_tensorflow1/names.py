@@ -31,7 +31,7 @@ EXTRAS = {"tensorboard": "tensorboard", "tensorflow_probability": "distributions
 
 LIBRARIES = {
     "contrib.distributions": ["tensorflow_probability.distributions", "tensorflow_probability"],
-    "contrib.estimator": ["tpk_estimator", "tpk_estimator.experimental"],
+    "contrib.estimator": ["tpk_estimator.contrib", "tpk_estimator"],
     "contrib.framework": ["tf_slim.ops.variables"],
     "contrib.layers": ["tf_slim.layers.optimizers", "tf_slim.layers.utils", "tf_slim"],
     "contrib.learn": ["tpk_estimator"],

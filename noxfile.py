@@ -170,8 +170,9 @@ def plugins(session):
         if package.name == "tpk-horovod" and build_horovod(session):
             environment["TPK_HOROVOD_BUILT"] = "1"
         session.chdir(package)
-        # The others have so few tests that the imports of TensorFlow in four processes take longer.
-        in_parallel = [] if package.name in ("tpk-mlflow", "tpk-prometheus", "tpk-wandb") else IN_PARALLEL
+        # These have many tests, or such as wait; and the processes that they start find their own ports.
+        many = ("tpk-distributed", "tpk-horovod", "tpk-tensorflow1", "tpk-tensorpack")
+        in_parallel = IN_PARALLEL if package.name in many else []
         cases = ["-p", "case_selection", *SOME_ON_NEWEST] if package.name == "tpk-distributed" else []
         run_tests(session, *in_parallel, *cases, **environment)
         session.chdir(ROOT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import tensorflow as tf
 
 from tpk_estimator.canned.class_heads import class_head
 from tpk_estimator.canned.dnn import dnn_logit_fn_builder, partitioner, summarize
-from tpk_estimator.canned.linear import learning_rate, linear_logit_fn_builder
+from tpk_estimator.canned.linear import linear_logit_fn_builder
 from tpk_estimator.canned.optimizers import as_optimizer
 from tpk_estimator.estimator import Estimator
 from tpk_estimator.heads import Head, RegressionHead
@@ -91,7 +92,7 @@ class DNNLinearCombinedEstimator(Estimator):
                 with v1.variable_scope("linear", partitioner=columns_partitioner) as scope:
                     parts.append(linear_fn(features))
                     summarize(parts[-1], scope.name)
-                rate = learning_rate(linear_columns, _LARGEST_LINEAR_LEARNING_RATE)
+                rate = min(_LARGEST_LINEAR_LEARNING_RATE, 1 / math.sqrt(len(linear_columns)))
                 optimizers["linear"] = as_optimizer(linear_optimizer, rate)
 
             def train_op_fn(loss: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -56,11 +55,6 @@ def _zero_fraction(variables: dict[Any, list[Any]]) -> Any:
     return tf.cast(zeros, tf.float32) / tf.cast(tf.add_n([tf.size(part, tf.int64) for part in parts]), tf.float32)
 
 
-def learning_rate(feature_columns: Sequence[Any], largest: float = _LEARNING_RATE) -> float:
-    """Return the default learning rate of a linear model, which falls with the number of columns."""
-    return min(largest, 1 / math.sqrt(len(feature_columns)))
-
-
 class LinearEstimator(Estimator):
     """A linear estimator with a head of your choice.
 
@@ -69,7 +63,7 @@ class LinearEstimator(Estimator):
         feature_columns: dense or categorical feature columns.
         model_dir: the directory of checkpoints and event files.
         optimizer: a `tf.compat.v1.train.Optimizer`, a function that returns one, or a name. By default Ftrl with the
-            learning rate 0.2, or one divided by the square root of the number of columns if that is smaller.
+            learning rate 0.2.
         config: the settings.
         partitioner: the partitioner of the variables.
         sparse_combiner: how the weights of several categories of one example are combined.
@@ -91,7 +85,7 @@ class LinearEstimator(Estimator):
             logit_fn = linear_logit_fn_builder(head.logits_dimension, feature_columns, sparse_combiner)
             with v1.variable_scope("linear", partitioner=partitioner or default_partitioner(config, 64 << 20)):
                 logits = logit_fn(features)
-                chosen = as_optimizer(optimizer, learning_rate(feature_columns))
+                chosen = as_optimizer(optimizer, _LEARNING_RATE)
                 return head.create_estimator_spec(features, mode, logits, labels, chosen)
 
         super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)

@@ -334,6 +334,7 @@ def test_a_module_of_conversions_only_is_compiled(run):
     run("int(str(3))")
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of NumPy 1.26
 def test_numbers_in_a_text_may_be_arrays_with_one_element(run):
     names = run(
         """
@@ -349,6 +350,7 @@ def test_numbers_in_a_text_may_be_arrays_with_one_element(run):
     assert (names["whole"], names["by_name"]) == ("[1]", "3")
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of NumPy 1.26
 def test_methods_that_have_been_removed_are_found(run):
     names = run(
         """

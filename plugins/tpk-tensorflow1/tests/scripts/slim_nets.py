@@ -11,7 +11,7 @@ def arg_scope(weight_decay=0.0004, is_training=True):
     batch_norm_params = {"decay": 0.9, "epsilon": 1e-5, "scale": True, "is_training": is_training}
     with slim.arg_scope([slim.batch_norm], **batch_norm_params) as scope:
         pass
-    with slim.arg_scope(scope):  # noqa: SIM117
+    with slim.arg_scope(scope):
         with slim.arg_scope(
             [slim.conv2d],
             weights_regularizer=slim.l2_regularizer(weight_decay),

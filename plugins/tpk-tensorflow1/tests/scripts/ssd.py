@@ -11,7 +11,7 @@ MAPS = {"block4": (8, [0.2, 0.3], [1.0, 2.0]), "block6": (4, [0.5, 0.6], [1.0, 2
 
 
 def arg_scope(weight_decay=0.0005, data_format="NHWC"):
-    with slim.arg_scope(  # noqa: SIM117
+    with slim.arg_scope(
         [slim.conv2d, slim.fully_connected],
         activation_fn=tf.nn.relu,
         weights_regularizer=slim.l2_regularizer(weight_decay),

@@ -137,7 +137,8 @@ def docs(session):
 
     One test looks for answers in the site, in Chromium, and is skipped where there is none.
     """
-    session.install("tensorflow==2.21.*", ".[docs]", "./plugins/tpk-distributed", "./plugins/tpk-keras")
+    packages = [f"./plugins/tpk-{name}" for name in ("distributed", "keras", "estimator")]
+    session.install("tensorflow==2.21.*", ".[docs]", *packages)
     # What Material says of the future of MkDocs is no warning about these pages.
     session.run("mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
     run_tests(session, "tests/manual", TPK_SITE=str(ROOT / "site"))

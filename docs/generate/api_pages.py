@@ -33,10 +33,10 @@ TOPICS = {
     "Hyperparameters": ("hyper_params",),
     "Evaluate": ("inference",),
     "Look at tensors, gradients and devices": ("inspection",),
-    "Run processes, threads and commands": ("processes",),
+    "Run processes, threads and commands": ("background",),
     "Save": ("savers",),
     "Statistics and progress": ("statistics",),
-    "Ops and weights": ("graph_ops", "run_tensors", "weight_averages"),
+    "Ops and weights": ("graph_ops", "run_tensors", "averaged_weights"),
 }
 """The headings of the page about callbacks, and the modules and folders of each."""
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import sys
 from itertools import islice
 
+import cloudpickle
 from hypothesis import assume, given, settings, strategies as st
 
 from tpk.dataflow import (
@@ -29,6 +31,9 @@ from tpk.dataflow import (
     seed_dataflow,
 )
 from tpk.dataflow.base import shard
+
+# Worker processes cannot import a module of tests.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 class Empty(Exception):

@@ -95,7 +95,7 @@ class RestoreByName(SessionInit):
 class DictRestore(RestoreByName):
     """Restores variables from a mapping of names to arrays.
 
-    Args:
+    Attributes:
         values: arrays by variable name, with or without ``:0``.
         prefix: see `SaverRestore`.
         ignore: see `SaverRestore`.
@@ -124,7 +124,7 @@ class DictRestore(RestoreByName):
 class NpzRestore(RestoreByName):
     """Restores variables from an ``.npz`` file. Arrays are read one at a time.
 
-    Args:
+    Attributes:
         path: the file, written by `numpy.savez` or ``tpk checkpoint to-npz``.
         prefix: see `SaverRestore`.
         ignore: see `SaverRestore`.
@@ -161,7 +161,7 @@ class SaverRestore(RestoreByName):
     It restores everything, including ``global_step``, ``learning_rate`` and the state of optimizers. In contrast, a
     path given as `session_init` is a warm start, which restores only the weights.
 
-    Args:
+    Attributes:
         path: as for `tpk.checkpoint.find_checkpoint`: the prefix of a checkpoint, such as ``run/model-900``, or one of
             its files; the directory of a run, for its newest complete checkpoint; or ``run/min-validation_cost``, for
             the best one of the `MinSaver` with that name.

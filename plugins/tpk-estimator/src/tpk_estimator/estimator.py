@@ -48,7 +48,7 @@ class Estimator:
     Example:
         ```python
         def model_fn(features, labels, mode):
-            loss = tf.reduce_mean((tf.compat.v1.layers.dense(features, 1) - labels) ** 2)
+            loss = tf.reduce_mean((tpk.layers.dense(features, 1) - labels) ** 2)
             step = tf.compat.v1.train.get_global_step()
             train_op = tf.compat.v1.train.GradientDescentOptimizer(0.1).minimize(loss, step)
             return tpk_estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)

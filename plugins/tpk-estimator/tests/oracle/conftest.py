@@ -17,30 +17,55 @@ ORACLES = {
 """The variables with the Python of each oracle, by the version of TensorFlow."""
 
 
-@pytest.fixture(scope="session")
-def directories(request, tmp_path_factory):
-    """The directories of the results of each side, of the programs that were selected; the errors of a side by name."""
-    root = tmp_path_factory.mktemp("sides")
-    names = sorted({item.callspec.params["name"] for item in request.session.items if "side" in item.fixturenames})
-    interpreters = {version: [os.environ[name]] for version, name in ORACLES.items() if name in os.environ}
-    interpreters["ours"] = [sys.executable, "-m", "tpk_tensorflow1"]
+def start_programs(whose, directory, names, output):
+    """Start a process that runs programs; a directory that has been used is used again."""
     environment = {
         **os.environ,
         "CUDA_VISIBLE_DEVICES": "-1",
         "TF_CPP_MIN_LOG_LEVEL": "2",
         "TF_ENABLE_ONEDNN_OPTS": "0",
     }
+    if whose == "ours":
+        interpreter = [sys.executable, "-m", "tpk_tensorflow1"]
+    else:
+        interpreter = [os.environ[ORACLES[whose]]]
+        environment.pop("PYTHONPATH", None)
+    command = [*interpreter, str(HERE / "run_programs.py"), str(directory), *names]
+    return subprocess.Popen(command, cwd=HERE, env=environment, stdout=output, stderr=subprocess.STDOUT)
+
+
+@pytest.fixture
+def run_program(tmp_path):
+    """Run a program with one side after another in one directory; return that."""
+
+    def run(name, *sides):
+        directory = tmp_path / "-".join(sides)
+        for whose in sides:
+            with (tmp_path / "output.txt").open("w") as output:
+                process = start_programs(whose, directory, [name], output)
+            try:
+                assert process.wait(300) == 0, (tmp_path / "output.txt").read_text()[-5000:]
+            finally:
+                process.kill()
+                process.wait(30)
+            error = directory / name / "error.txt"
+            assert not error.exists(), f"{whose}: {error.read_text()}"
+        return directory / name
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def directories(request, tmp_path_factory):
+    """The directories of the results of each side, of the programs that were selected; the errors of a side by name."""
+    root = tmp_path_factory.mktemp("sides")
+    names = sorted({item.callspec.params["name"] for item in request.session.items if "side" in item.fixturenames})
+    sides = ["ours", *(version for version, name in ORACLES.items() if name in os.environ)]
     processes = {}
     try:
-        for whose, interpreter in interpreters.items():
+        for whose in sides:
             with (root / f"{whose}.txt").open("w") as output:
-                processes[whose] = subprocess.Popen(
-                    [*interpreter, str(HERE / "run_programs.py"), str(root / whose), *names],
-                    cwd=HERE,
-                    env={name: value for name, value in environment.items() if whose == "ours" or name != "PYTHONPATH"},
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                )
+                processes[whose] = start_programs(whose, root / whose, names, output)
         for whose, process in processes.items():
             assert process.wait(900) == 0, (root / f"{whose}.txt").read_text()[-5000:]
     finally:

@@ -64,7 +64,7 @@ def main(out, names):
     tf.disable_v2_behavior()
     for name in names:
         directory = Path(out, name)
-        directory.mkdir(parents=True)
+        directory.mkdir(parents=True, exist_ok=True)
         os.chdir(str(directory))
         random.seed(11)
         np.random.seed(11)

@@ -41,6 +41,16 @@ def test_a_program_has_the_same_results(name, side, directories):
         assert_same(signatures_in(ours_exported), signatures_in(exported), str(exported))
 
 
+def test_each_side_continues_the_directory_of_the_other(side, run_program):
+    expected = run_program("continuing", side, side)
+    for order in ((side, "ours"), ("ours", side)):
+        found = run_program("continuing", *order)
+        printed, printed_there = (json.loads((each / "printed.txt").read_text()) for each in (found, expected))
+        assert printed_there["global_step"] == 40
+        assert_same(printed, printed_there, f"{order}")
+        assert_same(values_in(found / "model/model.ckpt-40"), values_in(expected / "model/model.ckpt-40"), f"{order}")
+
+
 def assert_same(found, expected, where):
     if isinstance(expected, dict):
         assert list(found) == list(expected), where

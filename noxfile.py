@@ -97,8 +97,9 @@ def tests_oldest(session):
     session.install("tensorflow-cpu==2.15.*", "numpy==1.26.*", "pluggy==1.6.0", *ON_CPUS)
     session.install(*DATA_FORMATS, *TEST_TOOLS)
     # Keras 2, which TensorFlow 2.15 brings, is tested here; `plugins` tests Keras 3, and Keras 2 as tf_keras.
-    session.install("--no-deps", ".", "./plugins/tpk-distributed", "./plugins/tpk-keras")
-    tests = [] if session.posargs else ["tests", "plugins/tpk-distributed/tests", "plugins/tpk-keras/tests"]
+    packages = [f"./plugins/tpk-{name}" for name in ("distributed", "keras", "lmdb")]
+    session.install("--no-deps", ".", *packages)
+    tests = [] if session.posargs else ["tests", *(f"{package}/tests" for package in packages)]
     run_tests(session, *IN_PARALLEL, *tests, "--ignore=tests/manual", "-m", "not once", *SOME_ON_OLDEST)
 
 
@@ -114,7 +115,7 @@ def tests_newest(session):
 @nox.session(python=NEWEST)
 def tests_tf1(session):
     """The tests of what builds and runs graphs, one case of each, under `tf.compat.v1.disable_v2_behavior()`."""
-    session.install("tensorflow-cpu==2.21.*", *ON_CPUS, *DATA_FORMATS, *TEST_TOOLS)
+    session.install("tensorflow-cpu==2.21.*", *ON_CPUS, *TEST_TOOLS)
     session.install("--no-deps", ".")
     run_tests_in_tf1(session)
 
@@ -137,7 +138,7 @@ def docs(session):
 
     One test looks for answers in the site, in Chromium, and is skipped where there is none.
     """
-    packages = [f"./plugins/tpk-{name}" for name in ("distributed", "keras", "estimator")]
+    packages = [f"./plugins/tpk-{name}" for name in ("distributed", "estimator", "keras", "lmdb")]
     session.install("tensorflow==2.21.*", ".[docs]", *packages)
     # What Material says of the future of MkDocs is no warning about these pages.
     session.run("mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
@@ -263,7 +264,7 @@ def port_oracle(session):
     # What tensorpack imports but does not ask for, and tensorpack itself, which asks for nothing.
     session.install("tensorpack==0.11", "msgpack-numpy", "opencv-python-headless", "tabulate", "termcolor")
     session.install("libcst", "pyzmq")  # for the converter, and tpk-zmq
-    ported = [f"./plugins/tpk-{name}" for name in ("zmq", "distributed", "keras", "tensorflow1", "tensorpack")]
+    ported = [f"./plugins/tpk-{name}" for name in ("zmq", "distributed", "keras", "lmdb", "tensorflow1", "tensorpack")]
     session.install("--no-deps", ".", *ported)
     session.chdir("plugins/tpk-tensorpack")
     run_tests(session, "tests/oracle")
@@ -320,9 +321,8 @@ def bench(session):
     # What tensorpack imports but does not ask for, and tensorpack itself, which asks for nothing.
     session.install("tensorpack==0.11", "msgpack", "msgpack-numpy", "psutil", "pyzmq", "tabulate", "termcolor")
     session.install("torch>=2.6", "grain", "opencv-python-headless>=4.8")
-    session.install(
-        *(f"./plugins/tpk-{name}" for name in ("distributed", "horovod", "zmq", "keras", "tensorflow1", "tensorpack"))
-    )
+    packages = ("distributed", "horovod", "zmq", "keras", "lmdb", "tensorflow1", "tensorpack")
+    session.install(*(f"./plugins/tpk-{name}" for name in packages))
     session.run("python", "-m", "tpk_horovod.build")
     session.run("python", "tests/benchmarks/start_up.py")
     session.run("python", "tests/benchmarks/checkpoints.py")

@@ -35,7 +35,7 @@ BUDGETS = {
     "callbacks": 3850,
     "checkpoint": 1280,
     "cli": 1850,
-    "dataflow": 3583,
+    "dataflow": 3450,
     "graph": 2500,
     "input_source": 1550,
     "layers": 1700,
@@ -50,7 +50,14 @@ BUDGETS = {
 }
 """The code lines that a room may have: without blank lines, comments and docstrings."""
 
-PACKAGE_BUDGETS = {"tpk-distributed": 2680, "tpk-keras": 700, "tpk-tensorflow1": 3400, "tpk-tensorpack": 9100}
+PACKAGE_BUDGETS = {
+    "tpk-distributed": 2680,
+    "tpk-estimator": 3000,
+    "tpk-keras": 700,
+    "tpk-lmdb": 230,
+    "tpk-tensorflow1": 3400,
+    "tpk-tensorpack": 9100,
+}
 """The same for packages."""
 
 

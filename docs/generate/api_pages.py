@@ -25,6 +25,7 @@ TITLES = {
     "testing": "Testing plugins",
     "tpk_distributed": "Several processes: tpk-distributed",
     "tpk_keras": "Keras: tpk-keras",
+    "tpk_lmdb": "LMDB files: tpk-lmdb",
 }
 TOPICS = {
     "Combine callbacks, and choose when they run": ("triggers", "factory", "session_hooks"),

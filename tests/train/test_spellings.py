@@ -303,9 +303,10 @@ class TestAPackageThatIsNotInstalled:
                 with pytest.raises(UnknownPluginError, match=f"^'{name}' is in the package {file.parent.name}: "):
                     tpk.get_catalog().resolve(kind, name)
 
-    @pytest.mark.parametrize("name", ["HorovodTrainer", "KerasModel", "KerasSaver", "Cluster"])
+    @pytest.mark.parametrize("name", ["HorovodTrainer", "KerasModel", "KerasSaver", "Cluster", "LMDBSerializer"])
     def test_is_named_by_the_attribute_that_it_is_not(self, name):
-        module = {"HorovodTrainer": "tpk_horovod", "Cluster": "tpk_distributed"}.get(name, "tpk_keras")
+        modules = {"HorovodTrainer": "tpk_horovod", "Cluster": "tpk_distributed", "LMDBSerializer": "tpk_lmdb"}
+        module = modules.get(name, "tpk_keras")
         with pytest.raises(AttributeError, match=rf"pip install \"tpk-train.*`from {module} import {name}`"):
             getattr(tpk, name)
 

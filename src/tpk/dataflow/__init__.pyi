@@ -29,7 +29,6 @@ from .parallel.maps import MultiProcessMapData as MultiProcessMapData, MultiThre
 from .parallel.runners import MultiProcessRunner as MultiProcessRunner
 from .parallel.thread_flows import MultiThreadRunner as MultiThreadRunner
 from .position import Position as Position
-from .serialize import LMDBSerializer as LMDBSerializer
 from .sources import (
     DataFromGenerator as DataFromGenerator,
     DataFromIterable as DataFromIterable,

@@ -41,6 +41,7 @@ _IN_PACKAGES = {
     ),
     "tpk_horovod": "horovod HorovodTrainer",
     "tpk_keras": "KerasModel KerasRestore KerasSaver",
+    "tpk_lmdb": "LMDBSerializer",
     "tpk_mlflow": "mlflow",
     "tpk_prometheus": "prometheus",
     "tpk_wandb": "wandb",

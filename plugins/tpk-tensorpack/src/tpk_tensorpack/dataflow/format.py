@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from tpk_lmdb import LMDBFile
 
-from tpk.dataflow.serialize import LMDBFile
 from tpk.errors import InputError
 from tpk_tensorpack.dataflow.base import ProxyDataFlow, RNGDataFlow
 from tpk_tensorpack.dataflow.raw import ArrayRows, DataFromList
@@ -58,7 +58,6 @@ class LMDBData(RNGDataFlow):
             `tpk_tensorpack.utils.serialize.loads`, so it has to be a file that you trust.
 
     Raises:
-        ImportError: lmdb is not installed.
         InputError: the file is missing or damaged, or (when iterating) a key is missing.
     """
 

@@ -12,9 +12,10 @@ from pickle import UnpicklingError
 from typing import Any
 from zipfile import BadZipFile
 
+import lmdb
 import numpy as np
+from tpk_lmdb import commit, datapoints_with_progress, written_atomically
 
-from tpk.dataflow.serialize import commit, datapoints_with_progress, written_atomically
 from tpk.errors import InputError
 from tpk_tensorpack.dataflow.base import DataFlow, RNGDataFlow
 from tpk_tensorpack.dataflow.common import FixedSizeData
@@ -49,10 +50,8 @@ class LMDBSerializer:
             write_frequency: the number of datapoints between two writes to disk.
 
         Raises:
-            ImportError: lmdb is not installed.
             ConfigError: `path` exists.
         """
-        lmdb = optional_library("lmdb", "LMDBSerializer")
         with (
             written_atomically(path, "LMDBSerializer") as partial,
             lmdb.open(partial, subdir=False, lock=False, map_size=_FIRST_SIZE, sync=False) as environment,
@@ -63,9 +62,9 @@ class LMDBSerializer:
                 keys.append(b"%08d" % len(keys))
                 held.append((keys[-1], dumps(datapoint)))
                 if len(held) >= write_frequency:
-                    commit(lmdb, environment, held)
+                    commit(environment, held)
                     held = []
-            commit(lmdb, environment, [*held, (b"__keys__", dumps(keys))])
+            commit(environment, [*held, (b"__keys__", dumps(keys))])
             environment.sync(True)
 
     @staticmethod
@@ -77,7 +76,6 @@ class LMDBSerializer:
             shuffle: whether to shuffle before each pass.
 
         Raises:
-            ImportError: lmdb is not installed.
             InputError: the file is missing or damaged.
         """
         return LMDBDataDecoder(LMDBData(path, shuffle=shuffle), lambda _, value: loads(value))

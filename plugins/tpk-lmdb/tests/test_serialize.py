@@ -8,13 +8,11 @@ from itertools import islice
 
 import numpy as np
 import pytest
+from tpk_lmdb import LMDBSerializer
 
-from tpk.dataflow import LMDBSerializer
+from tpk.dataflow import Position
 from tpk.dataflow.memory import ALIGNMENT
-from tpk.dataflow.position import Position
-from tpk.errors import ConfigError, InputError, PluginImportError
-
-pytest.importorskip("lmdb")
+from tpk.errors import ConfigError, InputError
 
 
 @pytest.fixture
@@ -198,15 +196,6 @@ def test_a_file_that_was_replaced_is_an_error(path):
     LMDBSerializer.save(flow_of(4), path)
     with pytest.raises(InputError, match="has 4 datapoints; it had 3"):
         flow.reset_state()
-
-
-@pytest.mark.parametrize("library", ["lmdb", "msgpack"])
-def test_a_missing_library_is_an_error(library, path, monkeypatch):
-    LMDBSerializer.save(flow_of(2), path)
-    monkeypatch.setitem(sys.modules, library, None)
-    for attempt in (lambda: LMDBSerializer.load(path), lambda: LMDBSerializer.save([], path + "2")):
-        with pytest.raises(PluginImportError, match=r"Serializer needs \w+, which cannot .* pip install 'tpk-train\["):
-            attempt()
 
 
 def test_an_empty_flow(path):

@@ -3,16 +3,14 @@ from __future__ import annotations
 import os
 import pickle
 
+import lmdb
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as st_numpy
+from tpk_lmdb import DatapointPacker, LMDBSerializer
 
-from tpk.dataflow import LMDBSerializer
-from tpk.dataflow.serialize import DatapointPacker
 from tpk.errors import InputError
-
-msgpack = pytest.importorskip("msgpack")
 
 arrays = st_numpy.arrays(
     st.one_of(
@@ -112,7 +110,6 @@ class Bomb:
 
 
 def test_loading_runs_no_code(tmp_path, monkeypatch):
-    lmdb = pytest.importorskip("lmdb")
     monkeypatch.chdir(tmp_path)
     with lmdb.open("bomb.lmdb", subdir=False, lock=False) as db, db.begin(write=True) as transaction:
         transaction.put(b"00000000", pickle.dumps(Bomb()))
@@ -123,7 +120,6 @@ def test_loading_runs_no_code(tmp_path, monkeypatch):
 
 
 def test_a_file_of_tensorpack_is_refused_with_the_name_of_its_reader(tmp_path):
-    lmdb = pytest.importorskip("lmdb")
     path = str(tmp_path / "train.lmdb")
     with lmdb.open(path, subdir=False, lock=False) as db, db.begin(write=True) as transaction:
         transaction.put(b"00000000", pickle.dumps([1]))
@@ -133,7 +129,6 @@ def test_a_file_of_tensorpack_is_refused_with_the_name_of_its_reader(tmp_path):
 
 
 def test_an_lmdb_grows_beyond_its_first_size(tmp_path):
-    pytest.importorskip("lmdb")
     block = np.arange(5 << 20, dtype=np.uint8)
     LMDBSerializer.save(([block, number] for number in range(30)), tmp_path / "large")
     flow = LMDBSerializer.load(tmp_path / "large", shuffle=True)

@@ -12,16 +12,15 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+import lmdb
+import msgpack
 import numpy as np
 from tqdm import tqdm
 
-from tpk.dataflow.base import DataFlow, check_iterable, flow_length, reset_state
-from tpk.dataflow.memory import aligned_empty
-from tpk.dataflow.position import close_iterator
-from tpk.dataflow.sources import DataFromList
+from tpk.dataflow import DataFlow, DataFromList, aligned_empty
+from tpk.dataflow.base import check_iterable, flow_length, reset_state
 from tpk.durable_files import sync_directory, sync_file
 from tpk.errors import ConfigError, InputError
-from tpk.plugin.creation import import_optional
 
 _LENGTH_KEY = b"__tpk_length__"
 _COMMIT_BYTES = 1 << 24
@@ -31,7 +30,7 @@ _environments: weakref.WeakValueDictionary[tuple[int, int], Any] = weakref.WeakV
 
 
 class LMDBSerializer:
-    """Datapoints of any structure in one LMDB file, under their number. Needs ``tpk-train[serialize]``.
+    """Datapoints of any structure in one LMDB file, under their number.
 
     The format has no checksums: a flipped bit within an array is read as data.
 
@@ -52,11 +51,9 @@ class LMDBSerializer:
 
         Raises:
             ConfigError: something is at `path`.
-            PluginImportError: lmdb or msgpack is not installed.
             InputError: a datapoint holds something that cannot be stored.
         """
         owner = "LMDBSerializer"
-        lmdb = import_optional("lmdb", owner, "'tpk-train[serialize]'")
         packer = DatapointPacker(owner)
         path = os.fspath(path)
         with (
@@ -70,9 +67,9 @@ class LMDBSerializer:
                 held_bytes += len(held[-1][1])
                 count += 1
                 if held_bytes >= _COMMIT_BYTES:
-                    commit(lmdb, environment, held)
+                    commit(environment, held)
                     held, held_bytes = [], 0
-            commit(lmdb, environment, [*held, (_LENGTH_KEY, str(count).encode())])
+            commit(environment, [*held, (_LENGTH_KEY, str(count).encode())])
             environment.sync(True)
 
     @staticmethod
@@ -85,7 +82,6 @@ class LMDBSerializer:
             seed: see `RNGDataFlow`.
 
         Raises:
-            PluginImportError: lmdb or msgpack is not installed.
             InputError: the file is missing, empty, truncated or foreign.
         """
         return _LMDBFlow(_LMDBItems(path), shuffle, seed)
@@ -99,7 +95,6 @@ class LMDBFile(ABC):
         owner: the name of the reader, for messages.
 
     Raises:
-        PluginImportError: lmdb is not installed.
         InputError: the file is missing, empty, truncated or foreign.
     """
 
@@ -144,7 +139,6 @@ class LMDBFile(ABC):
         """Return the number of datapoints in the open file."""
 
     def _open(self) -> Any:
-        lmdb = import_optional("lmdb", self.owner, "'tpk-train[serialize]'")
         subdir = os.path.isdir(self.path)
         file = os.path.join(self.path, "data.mdb") if subdir else self.path
         if not os.path.exists(file):
@@ -206,11 +200,10 @@ def _key(index: int) -> bytes:
     return b"%08d" % index
 
 
-def commit(lmdb: Any, environment: Any, items: list[tuple[bytes, bytes]]) -> None:
+def commit(environment: Any, items: list[tuple[bytes, bytes]]) -> None:
     """Write pairs of a key and a value in one transaction; where the file is full, it grows.
 
     Args:
-        lmdb: the library.
         environment: the file, open.
         items: the pairs.
     """
@@ -238,11 +231,7 @@ class DatapointPacker:
     """
 
     def __init__(self, owner: str) -> None:
-        self._msgpack = import_optional("msgpack", owner, "'tpk-train[serialize]'")
         self._owner = owner
-
-    def __reduce__(self) -> tuple[type[DatapointPacker], tuple[str]]:
-        return DatapointPacker, (self._owner,)  # a module cannot be pickled
 
     def pack(self, datapoint: Any, index: int) -> bytes:
         """Return the bytes.
@@ -274,15 +263,15 @@ class DatapointPacker:
             ) from error
 
     def _pack(self, value: Any) -> bytes:
-        packed: bytes = self._msgpack.packb(value, default=self._pack_other, strict_types=True)
+        packed: bytes = msgpack.packb(value, default=self._pack_other, strict_types=True)
         return packed
 
     def _unpack(self, data: Any) -> Any:
-        return self._msgpack.unpackb(data, ext_hook=self._unpack_other, strict_map_key=False)
+        return msgpack.unpackb(data, ext_hook=self._unpack_other, strict_map_key=False)
 
     def _pack_other(self, value: Any) -> Any:
         if isinstance(value, tuple):
-            return self._msgpack.ExtType(_TUPLE, self._pack(list(value)))
+            return msgpack.ExtType(_TUPLE, self._pack(list(value)))
         if isinstance(value, dict):
             return dict(value)
         if not hasattr(value, "__array__"):
@@ -294,14 +283,14 @@ class DatapointPacker:
             flat = array.ravel().tolist()
             if not all(isinstance(element, (str, bytes)) for element in flat):
                 raise TypeError("an array of objects can be stored if they are text or bytes, not others")
-            return self._msgpack.ExtType(_OBJECTS, self._pack([array.shape, flat]))
+            return msgpack.ExtType(_OBJECTS, self._pack([array.shape, flat]))
         descr = np.lib.format.dtype_to_descr(array.dtype)
         if np.lib.format.descr_to_dtype(descr) != array.dtype:
             raise TypeError(f"the dtype {array.dtype} is not NumPy's own; convert the array to one that is")
         header = self._pack([repr(descr), list(array.shape)])
         content = np.ascontiguousarray(array).reshape(-1).view(np.uint8) if array.size else b""
         code = _SCALAR if isinstance(value, np.generic) else _ARRAY
-        return self._msgpack.ExtType(code, b"".join([len(header).to_bytes(4, "big"), header, memoryview(content)]))
+        return msgpack.ExtType(code, b"".join([len(header).to_bytes(4, "big"), header, memoryview(content)]))
 
     def _unpack_other(self, code: int, data: bytes) -> Any:
         if code == _TUPLE:
@@ -361,4 +350,5 @@ def datapoints_with_progress(flow: Iterable[Any], path: str, owner: str) -> Iter
         # With None, tqdm is silent unless it writes to a terminal.
         yield from tqdm(iterator, desc=os.path.basename(path), total=total, disable=None if total else True)
     finally:
-        close_iterator(iterator, flow)
+        if iterator is not flow and hasattr(iterator, "close"):
+            iterator.close()

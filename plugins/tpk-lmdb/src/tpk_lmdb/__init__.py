@@ -1,0 +1,12 @@
+"""Datapoints in LMDB files, and what other file formats of datapoints need."""
+
+from tpk_lmdb.serialize import (
+    DatapointPacker,
+    LMDBFile,
+    LMDBSerializer,
+    commit,
+    datapoints_with_progress,
+    written_atomically,
+)
+
+__all__ = ["DatapointPacker", "LMDBFile", "LMDBSerializer", "commit", "datapoints_with_progress", "written_atomically"]

@@ -263,7 +263,7 @@ def port_oracle(session):
     session.install("tensorflow-cpu==2.15.1", "numpy==1.26.*", "pluggy==1.6.0", *ON_CPUS, *DATA_FORMATS, *TEST_TOOLS)
     # What tensorpack imports but does not ask for, and tensorpack itself, which asks for nothing.
     session.install("tensorpack==0.11", "msgpack-numpy", "opencv-python-headless", "tabulate", "termcolor")
-    session.install("libcst", "pyzmq")  # for the converter, and tpk-zmq
+    session.install("libcst", "pyzmq", "tf_slim>=1.1")  # for the converter, tpk-zmq and tpk-tensorflow1
     ported = [f"./plugins/tpk-{name}" for name in ("zmq", "distributed", "keras", "lmdb", "tensorflow1", "tensorpack")]
     session.install("--no-deps", ".", *ported)
     session.chdir("plugins/tpk-tensorpack")

@@ -430,3 +430,11 @@ def test_without_that_package_the_error_names_it(monkeypatch, module, name):
     module = importlib.import_module(f"tpk_tensorflow1.{module}")
     with pytest.raises(AttributeError, match=r"pip install 'tpk-tensorflow1\[estimator\]'"):
         getattr(module, name)
+
+
+def test_a_package_of_tpk_beside_a_script_is_left_alone(run, tmp_path):
+    package = tmp_path / "scripts" / "tpk_beside"
+    package.mkdir()
+    (package / "__init__.py").write_text("import tensorflow")
+    names = run("import tensorflow as tf, tpk_beside; is_replaced = tf is tpk_beside.tensorflow")
+    assert not names["is_replaced"]

@@ -58,8 +58,12 @@ def run_program(tmp_path):
 @pytest.fixture(scope="session")
 def directories(request, tmp_path_factory):
     """The directories of the results of each side, of the programs that were selected; the errors of a side by name."""
+    if not os.environ.keys() & ORACLES.values():
+        pytest.skip("there is no oracle; nox -s estimator_oracle has both")
     root = tmp_path_factory.mktemp("sides")
-    names = sorted({item.callspec.params["name"] for item in request.session.items if "side" in item.fixturenames})
+    names = sorted(
+        {item.callspec.params["name"] for item in request.session.items if "directories" in item.fixturenames}
+    )
     sides = ["ours", *(version for version, name in ORACLES.items() if name in os.environ)]
     processes = {}
     try:

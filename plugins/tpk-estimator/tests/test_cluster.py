@@ -17,7 +17,7 @@ from tpk_estimator import EvalSpec, TrainSpec, train_and_evaluate
 PROGRAM = """
 import sys, line, tpk_estimator as e
 e.train_and_evaluate(
-    line.estimator(sys.argv[1]),
+    line.estimator(sys.argv[1], save_checkpoints_steps=30),
     e.TrainSpec(line.input_fn, 60),
     e.EvalSpec(line.one_pass, start_delay_secs=0, throttle_secs=1),
 )
@@ -53,6 +53,12 @@ def test_workers_share_the_variables_on_parameter_servers(tmp_path):
     path = tf.train.latest_checkpoint(tmp_path / "model")
     assert 60 <= tf.train.load_variable(path, "global_step") <= 61
     assert [tag for _, tag, _ in line.events_in(tmp_path / "model/eval")][-3:] == ["loss", "mae", "checkpoint_path"]
+
+
+def test_a_worker_does_not_wait_for_others(tmp_path, monkeypatch):
+    cluster = {"chief": ["localhost:1"], "worker": ["localhost:2", "localhost:3"], "ps": ["localhost:4"]}
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": "worker", "index": 1}}))
+    assert line.estimator(tmp_path).config.session_config.device_filters == ["/job:ps", "/job:worker/task:1"]
 
 
 def test_a_cluster_needs_parameter_servers(tmp_path, monkeypatch):

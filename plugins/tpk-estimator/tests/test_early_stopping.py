@@ -65,8 +65,10 @@ def test_a_metric_that_does_not_get_better(estimator):
 def write_event(estimator, loss):
     summary = v1.Summary()
     summary.value.add(tag="loss", simple_value=loss)
-    with tf.Graph().as_default(), v1.summary.FileWriter(estimator.eval_dir()) as writer:
-        writer.add_summary(summary, estimator.get_variable_value("global_step"))
+    step = estimator.get_variable_value("global_step")
+    # Two files of one second would have the same name.
+    with tf.Graph().as_default(), v1.summary.FileWriter(estimator.eval_dir(), filename_suffix=f".{step}") as writer:
+        writer.add_summary(summary, step)
 
 
 def test_an_unknown_metric(estimator):

@@ -343,14 +343,17 @@ def _complete_config(config: RunConfig | None, model_dir: Any) -> RunConfig:
     if path is None:
         path = tempfile.mkdtemp()
         logger.warning("no model_dir is given, so the files go to the temporary directory %s", path)
-    return config.replace(model_dir=path, session_config=config.session_config or _default_session_config())
+    return config.replace(model_dir=path, session_config=config.session_config or _default_session_config(config))
 
 
-def _default_session_config() -> Any:
-    config = v1.ConfigProto(allow_soft_placement=True)
-    rewrites = config.graph_options.rewrite_options
+def _default_session_config(config: RunConfig) -> Any:
+    session_config = v1.ConfigProto(allow_soft_placement=True)
+    rewrites = session_config.graph_options.rewrite_options
     rewrites.meta_optimizer_iterations = rewrites.ONE
-    return config
+    if config.num_ps_replicas and config.task_type != "ps":
+        # Otherwise a session would wait for the other workers, which may have ended.
+        session_config.device_filters[:] = ["/job:ps", f"/job:{config.task_type}/task:{config.task_id}"]
+    return session_config
 
 
 def _checked(what: str, values: Sequence[Any] | None, kind: type) -> list[Any]:

@@ -83,7 +83,7 @@ GROUPS: list[dict[str, Script]] = [
         "old_style": Script(log="old_style"),
         "own_data": Script(log="own_data", files=("model-20.index",)),
         "ptb": Script(log="ptb", falls="perplexity"),
-        "siamese": Script(log="siamese:siamese", falls="cost", files=("model-20.index",)),
+        "siamese": Script(log="siamese:siamese", falls="cost", files=("model-100.index",)),
     },
 ]
 

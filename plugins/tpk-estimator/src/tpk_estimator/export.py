@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -129,16 +130,16 @@ def _placeholder_like(key: str, tensor: Any, batch_size: int | None) -> Any:
     return v1.placeholder(tensor.dtype, shape, name)
 
 
-class ExportOutput:
+class ExportOutput(abc.ABC):
     """One signature of a SavedModel: its outputs, and the kind of request that it answers."""
 
+    @abc.abstractmethod
     def _signature(self, receivers: Mapping[str, Any]) -> Any:
         """Return the `SignatureDef` for requests that feed the receivers.
 
         Raises:
             ValueError: if such requests cannot have this signature.
         """
-        raise NotImplementedError
 
 
 @attrs.frozen(eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -57,7 +58,7 @@ def _as_tuple(values: Sequence[Any] | None) -> tuple[Any, ...]:
     return tuple(values or ())
 
 
-class Head:
+class Head(abc.ABC):
     """The base class of heads.
 
     A subclass defines `predictions`, and how labels, losses, metrics and export outputs follow from them.
@@ -144,9 +145,9 @@ class Head:
         weights = self._weights(features, logits)
         return self._reduced(losses, weights, regularization_losses)
 
+    @abc.abstractmethod
     def predictions(self, logits: Any) -> dict[str, Any]:
         """Return the predictions by name."""
-        raise NotImplementedError
 
     def _reduced(self, losses: Any, weights: Any, regularization_losses: Any) -> Any:
         loss = v1.losses.compute_weighted_loss(losses, weights, reduction=_REDUCTIONS[self.loss_reduction])
@@ -155,19 +156,21 @@ class Head:
     def _label_dimension(self) -> int:
         return self.logits_dimension
 
+    @abc.abstractmethod
     def _as_labels(self, labels: Any) -> Any:
         """Return labels of the right shape as the numbers that the loss takes."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _default_losses(self, labels: Any, logits: Any) -> Any:
         """Return the losses of the examples, with the rank of the logits."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def _metrics(self, predictions: Mapping[str, Any], labels: Any, weights: Any) -> dict[str, Any]:
-        raise NotImplementedError
+        """Return the metrics of an evaluation by name, besides the average loss."""
 
+    @abc.abstractmethod
     def _export_outputs(self, predictions: Mapping[str, Any]) -> dict[str, Any]:
-        raise NotImplementedError
+        """Return the signatures of an export by name, besides ``"predict"``."""
 
     def _key(self, name: str) -> str:
         return f"{name}/{self.name}" if self.name else name

@@ -146,7 +146,12 @@ def stop_if_no_decrease_hook(
 
 
 def make_stop_at_checkpoint_step_hook(estimator: Estimator, last_step: int, **ignored: Any) -> Hook:
-    """Return a hook that stops a training at a global step: all processes of a tpk strategy stop at the same step."""
+    """Return a hook that stops a training at a global step.
+
+    Args:
+        estimator: ignored, as is everything but `last_step`: the training stops without waiting for a file.
+        last_step: the global step.
+    """
     return v1.train.StopAtStepHook(last_step=last_step)
 
 

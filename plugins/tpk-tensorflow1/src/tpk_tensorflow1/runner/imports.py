@@ -229,7 +229,7 @@ class RewritingFinder(MetaPathFinder):
         """Return the directories of tpk's and of the replacing packages, which may be inside the script's directory."""
         ours = {module.name for module in pkgutil.iter_modules() if re.fullmatch("tpk(_.*)?", module.name)}
         names = {name.partition(".")[0] for name in (TENSORFLOW, "tpk", *ours, *self._packages.values())}
-        specs = map(PathFinder.find_spec, names)  # This object would ask for its own packages again.
+        specs = map(PathFinder.find_spec, names)  # `importlib` would ask this finder, endlessly.
         return [Path(spec.origin).resolve().parent for spec in specs if spec is not None and spec.origin]
 
     def _check_importer(self, fullname: str) -> None:

@@ -36,7 +36,7 @@ _OF_MPI = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK
 _SECONDS_BETWEEN_LOOKS = 0.05
 _SECONDS_OF_A_REQUEST = 10.0
 _SECONDS_TO_FIND_LOST = 10.0
-"""Processes notice a lost one at different times, each when it next waits for it."""
+"""Processes notice at different times that one is lost: at once, or when they look at the board."""
 
 
 def is_started_by_horovod(hvd: Any, environ: Mapping[str, str] = os.environ) -> bool:
@@ -240,18 +240,27 @@ class Board:
         with suppress(OSError):
             self._request("PUT", "waiting", self.rank, b"yes" if waits else b"no")
 
-    def lost(self) -> list[str]:
-        """Return the names of the processes that do not say within some seconds that they have failed, too.
+    def tells_of_failure(self) -> bool:
+        """Return whether a process has called `lost`; False if the server does not answer."""
+        with suppress(OSError):
+            return self._request("GET", "failure", 0) is not None
+        return False
 
-        To be called after an operation has failed. If the server does not answer, the chief is lost.
+    def lost(self) -> list[str]:
+        """Return the names of the processes that do not call this method, too, within some seconds.
+
+        To be called when an operation has failed, here or in another process. If the server does not answer, the chief
+        is lost; but if it has answered before, the chief has ended because it knows which processes are lost.
         """
         end = time.monotonic() + _SECONDS_TO_FIND_LOST
+        others: list[str] = []
         while True:
             try:
+                self._request("PUT", "failure", 0, b"yes")
                 self._request("PUT", "failed", self.rank, b"yes")
                 others = [name for rank, name in enumerate(self.names) if self._request("GET", "failed", rank) is None]
             except OSError:
-                return [self.names[0]]
+                return others or [self.names[0]]
             if not others or time.monotonic() > end:
                 return others
             time.sleep(_SECONDS_BETWEEN_LOOKS)

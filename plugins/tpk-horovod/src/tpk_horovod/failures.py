@@ -58,6 +58,8 @@ class Peers:
         self._since: float | None = None
         self._reported: float | None = None
         self._given_up: str | None = None
+        self._lost: list[str] | None = None
+        self._finding_lost = threading.Lock()
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="horovod-peers", daemon=True)
         self._thread.start()
@@ -112,18 +114,21 @@ class Peers:
             )
         if self._given_up is not None:
             return PeerError(self._given_up)
-        lost = self._board.lost() if self._board is not None else []
+        lost = ", ".join(self._find_lost()) or "another process of this training run"
         return PeerError(
-            f"rank {self._rank} cannot continue: {', '.join(lost) or 'another process of this training run'} has died, "
-            f"has ended, or does not answer. See the log of that process. (Horovod reports: {reason})"
+            f"rank {self._rank} cannot continue: {lost} has died, has ended, or does not answer. See the log of that "
+            f"process. (Horovod reports: {reason})"
         )
 
     def _watch(self) -> None:
-        while not self._is_over.wait(min(1.0, self._timeouts.barrier / 10)):
+        interval = min(1.0, self._timeouts.barrier / 10)
+        while not self._is_over.wait(interval):
             since = self._since
             waited = 0.0 if since is None else self._clock() - since
             # Half the time, so that the others have published that they wait before this process asks who is late.
             self._tell(waited > self._timeouts.late_warning / 2)
+            if waited > interval:
+                self._look_for_failure()
             if waited > self._timeouts.barrier:
                 self._given_up = (
                     f"rank {self._rank} has waited for {waited:.0f} s{self._for_whom()}. Check why it is "
@@ -140,6 +145,20 @@ class Peers:
         if self._board is not None and waits != self._has_told:
             self._has_told = waits
             self._board.tell_waiting(waits)
+
+    def _look_for_failure(self) -> None:
+        """Take part in finding who is lost: Horovod's operations fail at once only in some of the processes.
+
+        In the others they wait until those end, and with the chief its board is gone.
+        """
+        if self._lost is None and self._board is not None and self._board.tells_of_failure():
+            self._find_lost()
+
+    def _find_lost(self) -> list[str]:
+        with self._finding_lost:
+            if self._lost is None:
+                self._lost = self._board.lost() if self._board is not None else []
+            return self._lost
 
     def _for_whom(self) -> str:
         late = self._board.late() if self._board is not None else []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sys
-import time
 
 import numpy as np
 import tensorflow as tf
@@ -97,7 +96,3 @@ def train_forever(act=None, rank=1, step=3, options=None):
 
 def fail():
     raise ValueError("the model has gone bad")
-
-
-def hold_up():
-    time.sleep(2)

@@ -22,7 +22,7 @@ import attrs
 from tpk_distributed.launch.tasks import Task
 
 HERE = Path(__file__).parent
-PATIENCE = 10.0
+PATIENCE = 60.0
 """Seconds that the workers of a process may take to notice that it is gone, on a busy machine."""
 
 

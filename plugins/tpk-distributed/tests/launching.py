@@ -129,7 +129,7 @@ class Launcher:
         args: Sequence[Any] = (),
         env: Mapping[str, str | None] | None = None,
         start: Collection[int] | None = None,
-        timeout: float = 90.0,
+        timeout: float = 240.0,
     ) -> Launched:
         """Start processes that call `function`, or run the script of which it is the text.
 
@@ -140,7 +140,7 @@ class Launcher:
             args: arguments of the function.
             env: environment variables that they get besides ``TF_CONFIG``; None removes one.
             start: which workers to start; by default all of them.
-            timeout: the seconds after which they are killed, and the test fails.
+            timeout: the seconds after which they are killed, and the test fails; many, since it only ends what hangs.
         """
         cluster = self._held.enter_context(reserved_cluster(workers, servers))
         directory = self._directory / f"launch-{len(self._launched)}"

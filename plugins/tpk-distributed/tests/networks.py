@@ -15,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -117,7 +118,10 @@ def network(count: int) -> Iterator[Network]:
     try:
         made.build()
         yield made
-        assert not made.processes(), f"left at the hosts: {made.processes()}"
+        end = time.monotonic() + 60
+        while left := made.processes():  # Those that were just killed take a moment.
+            assert time.monotonic() < end, f"left at the hosts: {left}"
+            time.sleep(0.1)
     finally:
         made.remove()
 
@@ -135,7 +139,7 @@ def enter(host: str, directory: str = "") -> None:
             raise OSError(ctypes.get_errno(), f"could not enter {host}")
     socket.sethostname(host)
     subprocess.run(
-        ["sh", "-ec", OWN_DIRECTORIES, "sh", directory or os.getcwd(), hosts_file(host)], check=True, timeout=20
+        ["sh", "-ec", OWN_DIRECTORIES, "sh", directory or os.getcwd(), hosts_file(host)], check=True, timeout=120
     )
 
 
@@ -149,7 +153,7 @@ def ip(*arguments: str) -> str:
     command = shutil.which("ip", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
     if command is None:
         raise OSError("there is no command ip; iproute2 has it")
-    done = subprocess.run([command, *arguments], capture_output=True, text=True, timeout=20)
+    done = subprocess.run([command, *arguments], capture_output=True, text=True, timeout=120)
     if done.returncode:
         raise OSError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")
     return done.stdout

@@ -48,7 +48,7 @@ class Slurm:
         # These would tell the processes with whom they train.
         self._environment.pop("TF_CONFIG", None)
 
-    def run(self, *command: object, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    def run(self, *command: object, timeout: float = 300) -> subprocess.CompletedProcess[str]:
         """Run a command at the first host."""
         return subprocess.run(
             self._network.command(0, *command),
@@ -94,7 +94,7 @@ def slurm(network: Network, directory: Path, options: Sequence[str] = ()) -> Ite
 
         def start(number: int, *command: object) -> None:
             process = made.start(number, *command)
-            ended.callback(process.wait, 30)
+            ended.callback(process.wait, 120)
             ended.callback(process.terminate)
 
         start(0, "munged", "--foreground", "--force", *files)
@@ -113,7 +113,7 @@ def missing_programs() -> list[str]:
     return [program for program in PROGRAMS if shutil.which(program, path=path) is None]
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 30) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = 120) -> None:
     """Wait until a condition holds; fail if it does not within some seconds."""
     end = time.monotonic() + seconds
     while not condition():

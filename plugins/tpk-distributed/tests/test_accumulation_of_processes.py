@@ -18,7 +18,6 @@ pytestmark = pytest.mark.once
 v1 = tf.compat.v1
 
 STEPS, NITER = 12, trainings.NITER
-QUICK = {"timeouts": {"heartbeat": 10.0, "start": 60.0}}
 
 
 def concatenated(data, count):
@@ -60,14 +59,14 @@ def train_epochs(run_dir, resume, killed=-1):
         return current[0]
 
     options = {"callbacks": [tpk.ModelSaver(), Epochs(), kill], "run_dir": run_dir, "resume": resume, "epochs": 3}
-    strategy = tpk.use("collective", devices=2, **QUICK)
+    strategy = tpk.use("collective", devices=2)
     return trainings.train(trainings.batches(24), 4, "accumulating adam", strategy=strategy, **options)
 
 
 @pytest.mark.parametrize("killed", [0, 1])
 def test_a_training_that_is_killed_goes_on_in_the_middle_of_an_accumulation(launch, tmp_path, killed):
     whole = launch(train_epochs, args=(tmp_path / "whole", "never")).returned()
-    running = launch(train_epochs, args=(tmp_path / "halves", "never", killed), timeout=100)
+    running = launch(train_epochs, args=(tmp_path / "halves", "never", killed))
     assert running.wait()[killed].status == -signal.SIGKILL
     checkpoint = newest_complete(tmp_path / "halves")
     assert checkpoint.state["progress"]["global_step"] == 4
@@ -86,7 +85,7 @@ def test_a_training_that_is_killed_goes_on_in_the_middle_of_an_accumulation(laun
 def test_nothing_but_variables_is_saved_between_two_accumulations(launch, tmp_path):
     def run():
         options = {"callbacks": [tpk.ModelSaver()], "run_dir": tmp_path / "run"}
-        strategy = tpk.use("collective", **QUICK)
+        strategy = tpk.use("collective")
         trainings.train(trainings.batches(12), 2 * NITER, "accumulating adam", strategy=strategy, **options)
 
     launch(run).returned()

@@ -31,7 +31,7 @@ def end_while_closing():
 
 
 def test_the_end_of_a_process_waits_for_sessions_that_are_being_closed(launch):
-    (outcome,) = launch(end_while_closing, workers=1, timeout=60).wait()
+    (outcome,) = launch(end_while_closing, workers=1).wait()
     assert outcome.status == 1, outcome.stderr[-3000:]
     assert "ValueError: meanwhile" in outcome.stderr
     assert "all are closed" in outcome.stdout

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import socket
 
@@ -16,7 +15,7 @@ import tpk
 
 pytestmark = pytest.mark.once
 
-QUICK = {"timeouts": {"heartbeat": 10.0, "start": 60.0}}
+QUICK = {"timeouts": {"heartbeat": 15.0}}
 
 
 def assert_ended_by_peer_error(outcome, *words):
@@ -29,7 +28,7 @@ def assert_ended_by_peer_error(outcome, *words):
 
 @pytest.mark.parametrize("killed", [0, 1])
 def test_the_others_end_when_one_is_killed_in_a_step(launch, killed):
-    running = launch(trainings.train_forever, args=(None, 1, 3, QUICK), timeout=100)
+    running = launch(trainings.train_forever, args=(None, 1, 3, QUICK))
     for worker in running.workers:
         worker.wait_for("step 5")
     running.workers[killed].send(signal.SIGKILL)
@@ -37,7 +36,7 @@ def test_the_others_end_when_one_is_killed_in_a_step(launch, killed):
 
 
 def test_all_others_name_the_one_that_was_killed(launch):
-    running = launch(trainings.train_forever, workers=3, args=(None, 1, 3, QUICK), timeout=110)
+    running = launch(trainings.train_forever, workers=3, args=(None, 1, 3, QUICK))
     for worker in running.workers:
         worker.wait_for("step 3")
     running.workers[2].send(signal.SIGKILL)
@@ -46,7 +45,7 @@ def test_all_others_name_the_one_that_was_killed(launch):
 
 
 def test_a_process_that_does_not_answer_counts_as_dead(launch):
-    running = launch(trainings.train_forever, args=(None, 1, 3, QUICK), timeout=100)
+    running = launch(trainings.train_forever, args=(None, 1, 3, QUICK))
     running.workers[1].wait_for("step 5")
     running.workers[1].send(signal.SIGSTOP)
     assert_ended_by_peer_error(running.workers[0].wait(), "rank 1", "has given no sign of life")
@@ -68,7 +67,7 @@ def gather_in_each_step():
 
 
 def test_who_waits_in_an_exchange_for_a_chief_that_does_not_answer_is_freed(launch):
-    running = launch(gather_in_each_step, timeout=100)
+    running = launch(gather_in_each_step)
     chief, other = running.workers
     chief.wait_for("step 3")
     assert_ended_by_peer_error(other.wait(), "rank 0", "has given no sign of life")
@@ -76,31 +75,30 @@ def test_who_waits_in_an_exchange_for_a_chief_that_does_not_answer_is_freed(laun
 
 
 def test_the_error_of_one_is_told_by_the_others(launch):
-    first, second = launch(trainings.train_forever, args=(trainings.fail, 1, 3, QUICK), timeout=100).wait()
+    first, second = launch(trainings.train_forever, args=(trainings.fail, 1, 3, QUICK)).wait()
     assert "\nValueError: the model has gone bad" in second.stderr
     assert_ended_by_peer_error(first, "rank 1", "has failed", "the model has gone bad")
 
 
 def test_one_that_is_late_is_reported_and_waited_for(launch):
-    def run():
+    def run(act):
         strategy = tpk.use("collective", timeouts={"late_warning": 0.3})
-        trainings.train(
-            trainings.batches(16), 8, callbacks=[trainings.Steps(1, 3, trainings.hold_up)], strategy=strategy
-        )
+        trainings.train(trainings.batches(16), 8, callbacks=[trainings.Steps(1, 3, act)], strategy=strategy)
 
-    first, second = launch(run).wait()
-    assert first.status == second.status == 0, first.stderr[-3000:]
-    # On a busy machine others may be late, too.
-    assert re.search(r"WARNING.*waiting in .* since \d+ s for rank 1", first.stderr), first.stderr[-3000:]
+    running = launch(run, args=(input,))
+    first, second = running.workers
+    first.wait_for(" s for rank 1")
+    second.tell("go on")
+    running.returned()
 
 
 def test_one_that_is_too_late_is_waited_for_no_longer(launch):
     def run(act):
-        strategy = tpk.use("collective", timeouts={"barrier": 1.0, "late_warning": 0.5, "heartbeat": 10.0})
+        strategy = tpk.use("collective", timeouts={"barrier": 10.0, "late_warning": 0.5})
         callbacks = [trainings.Steps(1, 3, act)]
         trainings.train(trainings.batches(16), 8, callbacks=callbacks, strategy=strategy)
 
-    running = launch(run, args=(input,), timeout=100)
+    running = launch(run, args=(input,))
     assert_ended_by_peer_error(running.workers[0].wait(), "rank 1", "is alive, but has not reached")
     running.workers[1].tell("go on")
     running.wait()
@@ -108,7 +106,7 @@ def test_one_that_is_too_late_is_waited_for_no_longer(launch):
 
 def test_one_that_never_starts_is_named(launch):
     options = {"timeouts": {"start": 2.0}}
-    running = launch(trainings.train_forever, args=(None, 1, 3, options), start=[0], timeout=100)
+    running = launch(trainings.train_forever, args=(None, 1, 3, options), start=[0])
     (outcome,) = running.wait()
     assert_ended_by_peer_error(outcome, "rank 1", "did not start within 2 s")
 
@@ -144,7 +142,7 @@ def join_and_wait(rank):
 
 @pytest.mark.parametrize("killed", [0, 1])
 def test_the_others_end_when_one_is_killed_before_the_first_step(launch, killed):
-    running = launch(join_and_wait, args=(killed,), timeout=100)
+    running = launch(join_and_wait, args=(killed,))
     for worker in running.workers:
         worker.wait_for("joined")
     running.workers[killed].send(signal.SIGKILL)

@@ -19,8 +19,6 @@ from tpk.checkpoint import newest_complete
 
 v1 = tf.compat.v1
 
-QUICK = {"timeouts": {"heartbeat": 20.0, "start": 60.0}}
-
 
 class Linear(tpk.ModelDesc):
     def __init__(self, rate=0.05):
@@ -142,7 +140,7 @@ def go_on(run_dir, strategy, max_epoch):
 
 def test_two_processes_then_one_then_two_go_on(launch, tmp_path):
     def by_two(max_epoch):
-        return launch(lambda: go_on(run_dir, tpk.use("collective", **QUICK), max_epoch)).returned()
+        return launch(lambda: go_on(run_dir, "collective", max_epoch)).returned()
 
     def assert_files(starts, epochs):
         assert len(list(tmp_path.rglob("events.*"))) == starts
@@ -169,14 +167,13 @@ def test_two_processes_then_one_then_two_go_on(launch, tmp_path):
 def test_data_of_different_length_ends_all_processes_by_an_error_that_says_so(launch, short):
     def run():
         logging.basicConfig(level=logging.INFO, stream=sys.stderr)
-        strategy = CollectiveStrategy(shard_data=False, timeouts={"heartbeat": 5, "start": 30, "late_warning": 2})
+        strategy = CollectiveStrategy(shard_data=False, timeouts={"late_warning": 2})
         data = tpk.FeedInput(batches(7 if strategy.rank == short else 50), infinite=False)
         train(strategy, data=data, steps_per_epoch=100)
 
-    outcomes = launch(run, timeout=60).wait()
+    outcomes = launch(run).wait()
     for outcome in outcomes:
         assert outcome.status == 1, outcome.stderr[-3000:]
-        assert outcome.seconds < 40
     assert "FeedInput: the dataflow ended after 7 datapoints" in outcomes[short].stderr
     (last,) = [line for line in outcomes[1 - short].stderr.splitlines() if line.startswith("tpk.errors.PeerError")][-1:]
     assert f"rank {short}" in last
@@ -195,7 +192,7 @@ def statistics(variables):
 def test_the_statistics_of_all_processes_are_those_of_the_whole_set(launch, tmp_path):
     def run():
         saver = tpk.ModelSaver()
-        return statistics(train(tpk.use("collective", **QUICK), [saver, evaluation()], run_dir=tmp_path / "run"))
+        return statistics(train("collective", [saver, evaluation()], run_dir=tmp_path / "run"))
 
     first, second = launch(run).returned()
     # Steps that change nothing.
@@ -209,7 +206,7 @@ def test_the_statistics_of_all_processes_are_those_of_the_whole_set(launch, tmp_
 def test_a_predictor_has_the_current_weights_in_each_process(launch):
     def run():
         outputs = Outputs()
-        train(tpk.use("collective", **QUICK), [outputs], max_epoch=3)
+        train("collective", [outputs], max_epoch=3)
         return outputs.asked
 
     first, second = launch(run).returned()
@@ -224,7 +221,7 @@ def test_a_keras_model_is_the_same_in_all_processes(launch):
     pytest.importorskip("tpk_keras")
 
     def run():
-        variables = train(tpk.use("collective", **QUICK), model=Net(), max_epoch=2)
+        variables = train("collective", model=Net(), max_epoch=2)
         return variables.before, variables.after
 
     (before, after), (also_before, also_after) = launch(run).returned()
@@ -265,7 +262,7 @@ def test_only_the_chief_says_what_a_signal_has_saved(launch, tmp_path):
     def run():
         logging.basicConfig(level=logging.INFO, stream=sys.stderr)
         options = {"run_dir": tmp_path / "run", "steps_per_epoch": 10**6}
-        train(tpk.use("collective", **QUICK), [trainings.Steps()], **options)
+        train("collective", [trainings.Steps()], **options)
 
     running = launch(run)
     running.workers[1].wait_for("step 3")

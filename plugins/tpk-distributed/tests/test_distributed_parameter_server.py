@@ -11,11 +11,8 @@ import tpk
 
 
 def train_by_themselves(data, devices=1, average=True, **options):
-    timeouts = {"start": 60, "heartbeat": 20}
     return train(
-        STRATEGIES["parameter_server"](
-            [f"/cpu:{index}" for index in range(devices)], average=average, timeouts=timeouts
-        ),
+        STRATEGIES["parameter_server"]([f"/cpu:{index}" for index in range(devices)], average=average),
         data,
         **options,
     )

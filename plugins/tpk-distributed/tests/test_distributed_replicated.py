@@ -11,9 +11,8 @@ import tpk
 
 
 def train_in_step(data, devices=1, average=True, **options):
-    timeouts = {"start": 60, "heartbeat": 20}
     return train(
-        STRATEGIES["replicated"]([f"/cpu:{index}" for index in range(devices)], average=average, timeouts=timeouts),
+        STRATEGIES["replicated"]([f"/cpu:{index}" for index in range(devices)], average=average),
         data,
         **options,
     )

@@ -62,7 +62,7 @@ def test_several_objectives(launch, update, every):
     data = [[rng.normal(size=(4, 3)).astype(np.float32)] for _ in range(80)]
 
     def run():
-        return play(STRATEGIES["replicated"](2, timeouts={"start": 60, "heartbeat": 20}), data, update, every)
+        return play(STRATEGIES["replicated"](2), data, update, every)
 
     running = launch(run, servers=1)
     returned = running.returned()
@@ -79,7 +79,7 @@ def test_the_processes_can_train_again(launch):
     data = batches(20)
 
     def run():
-        strategies = [STRATEGIES["replicated"](timeouts={"start": 60, "heartbeat": 20}) for _ in range(2)]
+        strategies = [STRATEGIES["replicated"]() for _ in range(2)]
         return [train(strategy, data, steps=5, model=Model("adam")) for strategy in strategies]
 
     running = launch(run, servers=1)
@@ -130,7 +130,7 @@ def test_predictors_have_the_variables_of_the_training(launch):
 
     def run():
         predict = Predict()
-        train(STRATEGIES["replicated"](timeouts={"start": 60, "heartbeat": 20}), data, steps=5, callbacks=[predict])
+        train(STRATEGIES["replicated"](), data, steps=5, callbacks=[predict])
         return getattr(predict, "cost", None)
 
     running = launch(run, servers=1)
@@ -149,7 +149,7 @@ class Tell(tpk.Callback):
 
 
 def endless_and_impatient():
-    strategy = STRATEGIES["replicated"](timeouts={"start": 60, "heartbeat": 30, "late_warning": 0.5})
+    strategy = STRATEGIES["replicated"](timeouts={"late_warning": 0.5})
     train(strategy, batches(4), steps=10**9, callbacks=[Tell()])
 
 
@@ -177,7 +177,7 @@ def configured(run_dir, max_epoch):
         run_dir=run_dir,
         resume="auto",
     )
-    tpk.launch_train_with_config(config, tpk.use("distributed_replicated", timeouts={"start": 60, "heartbeat": 20}))
+    tpk.launch_train_with_config(config, "distributed_replicated")
 
 
 def test_one_run_dir_and_another_number_of_workers_goes_on(launch, tmp_path):

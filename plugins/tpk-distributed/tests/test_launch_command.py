@@ -66,7 +66,7 @@ def launched(started):
 
     def launch(*arguments):
         process = started(*arguments)
-        out, err = process.communicate(timeout=100)
+        out, err = process.communicate(timeout=300)
         return process.returncode, out, err
 
     return launch
@@ -224,7 +224,7 @@ def test_signals_go_to_each_worker_once_and_not_to_parameter_servers(script, sta
     process = started("-n", "2", "--ps", "1", "--grace", "0", path)
     await_lines(process.stdout, "[0] ready", "[1] ready", "[ps0] ready")
     process.send_signal(signum)
-    out, _ = process.communicate(timeout=100)
+    out, _ = process.communicate(timeout=300)
     assert out.count(f"worker0 got {signum:d}\n") == out.count(f"worker1 got {signum:d}\n") == 1
     # A parameter server gets SIGTERM when it is no longer needed.
     assert signum == signal.SIGTERM or f"ps0 got {signum:d}\n" not in out
@@ -235,7 +235,7 @@ def test_an_end_by_a_forwarded_signal_is_not_a_failure(script, started):
     process = started("-n", "2", script("stay()"))
     await_lines(process.stdout, "[0] stays", "[1] stays")
     process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=100)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 128 + signal.SIGTERM
     assert err == ""
 
@@ -267,7 +267,7 @@ def test_no_children_of_the_processes_are_left(script, started, held):
     with open(held) as reader:
         await_lines(process.stdout, "[0] done", "[1] done")
         assert reader.read() == ""
-    assert process.wait(timeout=100) == 0
+    assert process.wait(timeout=300) == 0
 
 
 def test_no_process_is_left_when_the_output_is_closed(script, started, held):
@@ -277,7 +277,7 @@ def test_no_process_is_left_when_the_output_is_closed(script, started, held):
         await_lines(process.stdout, "more")
         process.stdout.close()
         assert reader.read() == ""
-    assert process.wait(timeout=100) == 1
+    assert process.wait(timeout=300) == 1
 
 
 def test_only_the_last_state_of_a_bar_is_shown(script, launched):

@@ -34,8 +34,7 @@ sys.path.insert(0, {tests!r})
 import collective_trainings as trainings
 import tpk
 
-strategy = tpk.use({strategy!r}, timeouts={{"start": 60, "heartbeat": 20}})
-trainer = tpk.SingleCostTrainer(strategy)
+trainer = tpk.SingleCostTrainer({strategy!r})
 model = trainings.Model()
 source = tpk.FeedInput(trainings.batches(40))
 trainer.setup_graph(model.get_input_signature(), source, model.build_graph, model.get_optimizer)
@@ -100,12 +99,12 @@ def text_of(process):
 
 def ended(process):
     """Return how a process has ended, and what it has written."""
-    status = process.wait(100)
+    status = process.wait(300)
     return status, text_of(process)
 
 
 def wait_for(process, *texts):
-    end = time.monotonic() + 60
+    end = time.monotonic() + 3000
     while not all(text in text_of(process) for text in texts):
         assert time.monotonic() < end and process.poll() is None, text_of(process)
         time.sleep(0.1)
@@ -142,7 +141,7 @@ def test_two_hosts_with_two_workers_each_train_together(network, start, tmp_path
 
 
 def test_a_rank_that_fails_ends_all_hosts(network, start, script):
-    path = script("stay() if task['index'] != 3 else time.sleep(1) or sys.exit(7)")
+    path = script("stay() if task['index'] != 3 else sys.exit(7)")
     first, second = start_on_both(network, start, "-n2", path)
     assert ended(second)[0] == 7
     status, written = ended(first)
@@ -164,6 +163,7 @@ def test_a_host_that_comes_twice_is_refused(network, start, script):
     path = script("stay()")
     first, second = start_on_both(network, start, "-n1", path)
     wait_for(first, "[0] stays")
+    wait_for(second, "[1] stays")
     third = start(1, *LAUNCH, "-n1", "--nodes=3", "--node-rank=0", f"--master={network.hosts[0]}:29501", path)
     fourth = start(0, *LAUNCH, "-n1", "--nodes=2", "--node-rank=1", f"--master={network.hosts[1]}:29501", path)
     status, written = ended(fourth)
@@ -219,7 +219,7 @@ def test_ssh_starts_the_launchers(network, start, script, with_ssh):
 
 
 def test_a_rank_that_fails_at_a_host_ends_the_training_by_ssh(network, start, script, with_ssh):
-    path = script("stay() if task['index'] != 3 else time.sleep(1) or sys.exit(7)")
+    path = script("stay() if task['index'] != 3 else sys.exit(7)")
     status, written = ended(start(0, *LAUNCH, "-n2", f"--hosts={','.join(network.hosts)}", path, **with_ssh))
     assert status == 7
     assert "tpk: rank 3 failed with exit status 7" in written
@@ -232,7 +232,7 @@ def test_signals_reach_the_workers_by_ssh_and_none_is_left(network, start, scrip
     launcher.send_signal(signum)
     status, _ = ended(launcher)
     assert status == (128 + signum if signum == signal.SIGTERM else -signum)
-    end = time.monotonic() + 30
+    end = time.monotonic() + 300
     while workers := [pid for pid in network.processes() if b"script.py" in command_of(pid)]:
         assert time.monotonic() < end, workers
         time.sleep(0.1)

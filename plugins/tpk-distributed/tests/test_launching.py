@@ -134,11 +134,10 @@ def test_a_worker_may_come_later_and_finds_its_port(launch):
 
 def test_what_hangs_is_killed(launch):
     def hang():
-        print("hanging")
         input()
 
-    with pytest.raises(AssertionError, match=r"(?s)rank 0 was killed after .*hanging"):
-        launch(hang, workers=1, timeout=5).wait()  # On a busy machine it takes a second to start.
+    with pytest.raises(AssertionError, match=r"rank 0 was killed after "):
+        launch(hang, workers=1, timeout=2).wait()
 
 
 def test_what_a_test_leaves_behind_is_killed_and_told(zygote, tmp_path):

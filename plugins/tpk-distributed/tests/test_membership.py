@@ -173,6 +173,15 @@ def test_a_process_that_waits_at_another_point_is_reported(world):
     assert reason.startswith(f"{RANK_2} is at another point of the program: it waits in gather 1, and this process in")
 
 
+def test_who_has_not_answered_since_a_moment_is_known(world):
+    world.now = 20
+    world.beat(2)
+    assert names(world.members.unheard_since(10)) == [RANK_1]
+    world.beat(1, phase=LEFT)
+    world.now = 40
+    assert names(world.members.unheard_since(30)) == [RANK_2]
+
+
 def test_who_does_not_answer_is_named_with_the_seconds(world):
     world.now = 20
     world.beat(2)

@@ -32,7 +32,7 @@ class Slowly(tpk.Callback):
         print("step", trainer.global_step, flush=True)
 
 name = sys.argv[1]
-strategy = tpk.use("collective", timeouts={{"start": 90, "heartbeat": 30}})
+strategy = tpk.use("collective", timeouts={{"start": 200, "heartbeat": 60}})
 values, _ = trainings.train(
     trainings.batches(8), 60, "adam", [tpk.ModelSaver(), Slowly()], strategy, run_dir=name, resume="auto"
 )
@@ -70,7 +70,7 @@ def results(directory, name):
 @pytest.mark.parametrize("options", [(), ("MpiParams=ports=12000-12999",)], ids=["derived", "reserved"])
 def test_two_steps_of_a_job_train_on_one_host(network, directory, options):
     with slurms.slurm(network, directory, options) as slurm:
-        done = slurm.run("sbatch", "--wait", "steps.sh", timeout=200)
+        done = slurm.run("sbatch", "--wait", "steps.sh")
         assert done.returncode == 0, (directory / "job.out").read_text()[-5000:]
     for name in ("one", "other"):
         first, second = results(directory, name)
@@ -93,7 +93,7 @@ def test_a_job_that_is_told_to_end_is_requeued_and_continues_to_the_same_bits(ne
         assert done.returncode == 0, output.read_text()[-5000:]
         output.unlink()
         waiting = slurm.start(0, "sbatch", "--wait", "--export=ALL,SECONDS_OF_STEP=0.2", "job.sh", "requeued")
-        slurms.wait_for(lambda: output.exists() and "step 7" in output.read_text(), 90)
+        slurms.wait_for(lambda: output.exists() and "step 7" in output.read_text())
         (job,) = slurm.run("squeue", "-h", "-o", "%A").stdout.split()
         slurm.run("scancel", "--signal=USR1", job)
         assert waiting.wait(300) == 0, output.read_text()[-5000:]

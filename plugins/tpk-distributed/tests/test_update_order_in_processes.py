@@ -17,7 +17,7 @@ STEPS = 12
 def strategy_of(name):
     if name == "collective":
         return tpk.use(name, devices=["/cpu:0", "/cpu:1"])
-    return STRATEGIES[name.removeprefix("distributed_")](2, timeouts={"start": 60, "heartbeat": 20})
+    return STRATEGIES[name.removeprefix("distributed_")](2)
 
 
 class Values(tpk.Callback):

@@ -74,11 +74,11 @@ class Processes:
     def log(self, rank):
         return self.path(rank, "log").read_text(errors="replace")
 
-    def wait(self, rank, timeout=120):
+    def wait(self, rank, timeout=300):
         """Wait for a process to end; return its exit status."""
         return self.running[rank].wait(timeout)
 
-    def results(self, timeout=240):
+    def results(self, timeout=300):
         """Wait for all processes; return the results of their functions."""
         deadline = time.monotonic() + timeout
         statuses = [process.wait(max(deadline - time.monotonic(), 0.1)) for process in self.running]

@@ -16,7 +16,7 @@ from tpk_horovod.elastic import run_elastic
 
 import tpk
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture
@@ -30,11 +30,12 @@ def run(tmp_path):
         script.write_text(f"#!/bin/sh\ncat {tmp_path}/hosts\n")
         script.chmod(0o755)
         options = ["--min-np", 1, "--max-np", 2, "--host-discovery-script", script, "--network-interface", "lo"]
+        options += ["--start-timeout", 300]
         command = [sys.executable, HERE / "trainings.py", "elastic", tmp_path / "result", steps, event]
         with Processes(tmp_path) as processes:
             launcher = [sys.executable, "-m", "horovod.runner.launch", "-np", len(hosts), *options, *command]
             processes.command(map(str, launcher), 0, {"SHARED": str(tmp_path), "HOROVOD_LOG_LEVEL": "fatal"})
-            status = processes.wait(0, timeout=240)
+            status = processes.wait(0, timeout=600)
             log = processes.log(0)
         lines = [tuple(map(int, line.split())) for line in (tmp_path / "journal").read_text().splitlines()]
         return status, log, lines, pickle.loads((tmp_path / "result").read_bytes())["global_step:0"]

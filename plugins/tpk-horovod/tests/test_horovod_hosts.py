@@ -21,7 +21,7 @@ import networks  # noqa: E402
 import trainings  # noqa: E402
 from hosts import HERE, Processes  # noqa: E402
 
-pytestmark = [pytest.mark.timeout(400), pytest.mark.parametrize("network", [3], indirect=True)]
+pytestmark = [pytest.mark.timeout(900), pytest.mark.parametrize("network", [3], indirect=True)]
 in_long_form = pytest.mark.skipif(os.environ.get("TPK_HOSTS") != "all", reason="`nox -s hosts` runs this")
 
 PORT = 7077
@@ -93,14 +93,14 @@ class Elastic:
         for name, these in (("hosts", hosts), ("hosts_later", self.network.hosts)):
             (self.directory / name).write_text("".join(f"{host}:1\n" for host in these))
         options = ["--min-np", 1, "--max-np", 3, "--host-discovery-script", self.directory / "discover.sh"]
-        options += ["--network-interface", "eth0", "--start-timeout", 100]
+        options += ["--network-interface", "eth0", "--start-timeout", 300]
         command = [sys.executable, HERE / "trainings.py", "elastic", self.directory / "result", steps, event]
         launcher = [sys.executable, "-m", "horovod.runner.launch", "-np", len(hosts), *options, *command]
         path = f"{self.directory}/bin:{os.environ['PATH']}"
         environment = {"SHARED": str(self.directory), "PATH": path, "HOROVOD_LOG_LEVEL": "fatal"}
         with Processes(self.directory) as processes:
             processes.command(self.network.command(0, *launcher, directory=self.directory), 0, environment)
-            processes.wait(0, timeout=300)
+            processes.wait(0, timeout=600)
             log = processes.log(0)
         journal = (self.directory / "journal").read_text().splitlines()
         values = pickle.loads((self.directory / "result").read_bytes())

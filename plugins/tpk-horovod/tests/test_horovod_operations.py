@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import trainings
 from hosts import Processes
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from hosts import HERE, Processes
 
 from tpk.checkpoint import newest_complete
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture
@@ -129,9 +129,10 @@ def test_training_resumes_with_another_number_of_processes(processes, tmp_path):
 
 def test_training_works_under_horovodrun(processes, tmp_path):
     script = [sys.executable, HERE / "trainings.py", "train_to_checkpoint", tmp_path / "result", 1]
-    command = [sys.executable, "-m", "horovod.runner.launch", "-np", 2, "--network-interface", "lo", *script]
+    options = ["-np", 2, "--network-interface", "lo", "--start-timeout", 300]
+    command = [sys.executable, "-m", "horovod.runner.launch", *options, *script]
     processes.command(map(str, command), 0, {"SHARED": str(tmp_path / "shared")})
-    assert processes.wait(0, timeout=200) == 0, processes.log(0)
+    assert processes.wait(0, timeout=300) == 0, processes.log(0)
     assert newest_complete(tmp_path / "shared").state["run"]["world_size"] == 2
 
 

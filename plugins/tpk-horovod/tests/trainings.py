@@ -119,9 +119,9 @@ def train(strategy, points, optimizer="sgd", rows=False, model=None, **options):
     return variables.values
 
 
-def waits(seconds):
-    """Return timeouts of `seconds`, with an earlier warning about late processes."""
-    return Timeouts(start=seconds, heartbeat=seconds, late_warning=seconds / 3, barrier=seconds)
+def waits(seconds, start=200):
+    """Return timeouts of `seconds` after the start, with an earlier warning about late processes."""
+    return Timeouts(start=start, heartbeat=seconds, late_warning=seconds / 3, barrier=seconds)
 
 
 def horovod(**options):
@@ -250,7 +250,7 @@ def differ_in_options():
 
 
 def start_only():
-    train(horovod(timeouts=waits(3)), datapoints(8), steps_per_epoch=10)
+    train(horovod(timeouts=waits(3, start=3)), datapoints(8), steps_per_epoch=10)
 
 
 def train_to_checkpoint(epochs):

@@ -33,7 +33,7 @@ logger = logging.getLogger(f"tpk.{__name__}")
 _REMOTE = re.compile(r"/job:(worker|ps)/replica:0/task:(\d+)")
 _FROM_ELSEWHERE = ("remote target", "Collective ops is aborted by", "Session::Close()", "Operation timed out")
 _CONNECTION_ERRORS = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.DeadlineExceededError)
-_SECONDS_TO_FIND_OUT = 5.0
+_SECONDS_TO_FIND_OUT = 10.0
 _SECONDS_TO_CLOSE = 5.0
 
 
@@ -285,6 +285,10 @@ class Heartbeat:
         happened = time.monotonic()
         end = happened + min(_SECONDS_TO_FIND_OUT, self._timeouts.heartbeat)
         while (now := time.monotonic()) < end:
+            if now > happened + SECONDS_BETWEEN_BEATS:
+                # The threads that would check this may themselves wait for the answer of a dead process.
+                for each in self.members.unheard_since(happened):
+                    self.members.doubt(each.key)
             reasons = self.members.to_blame(wait)
             if reasons:
                 return reasons

@@ -261,6 +261,11 @@ class Membership:
         """Return the processes that are considered dead."""
         return [each for each in self._members.values() if each.gone]
 
+    def unheard_since(self, moment: float) -> list[Member]:
+        """Return the processes that have started and not left, and have given no sign of life since `moment`."""
+        here = [each for each in self._members.values() if not self._has_left(each)]
+        return [each for each in here if each.heard_at is not None and each.heard_at < moment]
+
     def silences(self, moment: float) -> list[str]:
         """Return which processes have not answered since `moment`, or if all have, which did not shortly before.
 
@@ -268,8 +273,8 @@ class Membership:
         """
         now, own = self._clock(), socket.gethostname()
         here = [each for each in self._members.values() if each.heard_at is not None and not self._has_left(each)]
-        silent = [each for each in here if each.heard_at is not None and each.heard_at < moment]
-        silent = [each for each in silent if each.key[0] == PS] or silent
+        unheard = self.unheard_since(moment)
+        silent = [each for each in unheard if each.key[0] == PS] or unheard
         if silent:
             names = _names_unless_all(silent, here)
             seconds = max(map(self._silence, silent))

@@ -10,6 +10,7 @@ import sys
 import textwrap
 
 import pytest
+from tpk_distributed.launch.tasks import reserved_cluster
 
 from tpk.cli.main import main
 
@@ -278,6 +279,51 @@ def test_no_process_is_left_when_the_output_is_closed(script, started, held):
         process.stdout.close()
         assert reader.read() == ""
     assert process.wait(timeout=300) == 1
+
+
+SSH = """\
+#!/bin/sh
+# $1 and $2 are an option, $3 is the host, $4 the command. In a session of its own, signals do not reach it.
+export HOST_OF_SSH="$3"
+cd / && exec setsid sh -c "$4"
+"""
+
+
+@pytest.fixture
+def by_ssh(tmp_path, monkeypatch):
+    """Arguments for two hosts, both of which are this one: the command ssh is a script, which starts at ``/``."""
+    ssh = tmp_path / "bin" / "ssh"
+    ssh.parent.mkdir()
+    ssh.write_text(SSH)
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{ssh.parent}:{os.environ['PATH']}")
+    monkeypatch.chdir(tmp_path)
+    with reserved_cluster(1) as reserved:
+        yield ["-n", "2", "--hosts", "one,user@two", "--master", *reserved.workers]
+
+
+def test_ssh_starts_a_launcher_at_each_host_in_this_directory(script, launched, by_ssh, tmp_path):
+    path = script("print(os.environ['HOST_OF_SSH'], os.getcwd(), *sys.argv[1:])")
+    status, out, err = launched(*by_ssh, os.path.basename(path), "a b", "-n")
+    hosts = ["one", "one", "user@two", "user@two"]
+    assert (status, err) == (0, "")
+    assert sorted(out.splitlines()) == [f"[{rank}] {host} {tmp_path} a b -n" for rank, host in enumerate(hosts)]
+
+
+def test_a_rank_that_fails_at_one_host_ends_all_by_ssh(script, launched, by_ssh):
+    status, _, err = launched(*by_ssh, script("stay() if task['index'] != 3 else sys.exit(7)"))
+    assert status == 7
+    assert "tpk: rank 3 failed with exit status 7" in err
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL])
+def test_no_process_is_left_by_ssh_when_the_launcher_ends(script, started, by_ssh, held, signum):
+    process = started(*by_ssh, script(f"held = open({str(held)!r}, 'w')\nstay()"))
+    with open(held) as reader:
+        await_lines(process.stdout, *(f"[{rank}] stays" for rank in range(4)))
+        process.send_signal(signum)
+        assert reader.read() == ""
+    assert process.wait(timeout=300) == (128 + signum if signum == signal.SIGTERM else -signum)
 
 
 def test_only_the_last_state_of_a_bar_is_shown(script, launched):

@@ -50,14 +50,15 @@ def start(network, tmp_path):
                 command = [sys.executable, HERE / "trainings.py", function, processes.path(rank, "result"), *arguments]
                 config = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": rank}}
                 command = network.command(rank, *command, directory=tmp_path)
-                processes.command(command, rank, {"TF_CONFIG": json.dumps(config), **(env or {})})
+                processes.command(command, rank, {"TF_CONFIG": json.dumps(config), "RANK": str(rank), **(env or {})})
             return processes
 
         yield start
 
 
-def test_three_hosts_train_like_one_process(start):
+def test_three_hosts_train_like_one_process(start, tmp_path, monkeypatch):
     ours = start("train_simply").results()
+    monkeypatch.chdir(tmp_path)
     points = trainings.concatenated(trainings.datapoints(3 * trainings.STEPS), 3)
     one = trainings.train("single", points, "adam", steps_per_epoch=trainings.STEPS)
     for values in ours:
@@ -107,6 +108,13 @@ class Elastic:
         return log, [tuple(map(int, line.split())) for line in journal], values
 
 
+def assert_same_bits(of_processes, expected):
+    for values in of_processes:
+        assert values.keys() == expected.keys()
+        for name, value in values.items():
+            assert expected[name].tobytes() == value.tobytes(), name
+
+
 @in_long_form
 @pytest.mark.parametrize("rank", [0, 1])
 def test_when_a_host_leaves_the_others_end_as_if_they_were_resumed_by_hand(start, network, tmp_path, rank):
@@ -115,17 +123,17 @@ def test_when_a_host_leaves_the_others_end_as_if_they_were_resumed_by_hand(start
     assert {step for step, _, size in journal if size == 2} == set(range(9, 21)), log
     by_hand = {"SHARED": str(tmp_path / "by_hand")}
     start("train_in_epochs", 2, env=by_hand).results()
-    for values in start("train_in_epochs", 5, count=2, env=by_hand).results():
-        assert values.keys() == ours.keys()
-        for name, value in values.items():
-            assert ours[name].tobytes() == value.tobytes(), name
+    assert_same_bits(start("train_in_epochs", 5, count=2, env=by_hand).results(), ours)
 
 
 @in_long_form
-def test_a_host_that_joins_continues_from_the_step_of_the_others(network, tmp_path):
-    log, journal, _ = Elastic(network, tmp_path).run(400, "join", network.hosts[:2])
+def test_a_host_that_joins_ends_as_if_all_were_resumed_by_hand(start, network, tmp_path):
+    log, journal, ours = Elastic(network, tmp_path).run(400, "join", network.hosts[:2])
     before = [step for step, each, size in journal if (each, size) == (0, 2)]
     assert before == list(range(1, len(before) + 1))
     for rank in range(3):
         together = [step for step, each, size in journal if (each, size) == (rank, 3)]
         assert together == list(range(len(before) + 1, 401)), log
+    by_hand = {"SHARED": str(tmp_path / "by_hand")}
+    start("train_until", len(before), count=2, env=by_hand).results()
+    assert_same_bits(start("train_in_epochs", 100, env=by_hand).results(), ours)

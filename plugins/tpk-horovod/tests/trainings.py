@@ -328,6 +328,16 @@ def train_in_epochs(epochs, callbacks=()):
     )
 
 
+def train_until(step):
+    """Train like `train_in_epochs`, and end after a step."""
+
+    def stop():
+        raise tpk.StopTraining
+
+    rank = int(os.environ["RANK"])
+    return train_in_epochs(1000, [Act(rank, int(step), stop)])
+
+
 if __name__ == "__main__":
     function, result, *arguments = sys.argv[1:]
     Path(result).write_bytes(pickle.dumps(globals()[function](*arguments)))

@@ -240,7 +240,7 @@ def faults(session):
 def hosts(session):
     """Trainings on several hosts, which are network namespaces, in the long form; `plugins` runs a short one.
 
-    They are skipped, with the reason, without root or iproute2, and some without SLURM, sshd or Horovod.
+    They are skipped, with the reason, without root or iproute2, and some without SLURM, sshd, iptables or Horovod.
     """
     session.install(".[test]", "./plugins/tpk-distributed[test]", "./plugins/tpk-horovod[test]")
     build_horovod(session)

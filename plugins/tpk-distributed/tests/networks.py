@@ -86,6 +86,16 @@ class Network:
             entry = (self.addresses[there], "lladdr", "02:00:00:00:00:01", "nud", "permanent", "dev", "eth0")
             ip("-n", self.hosts[here], "neighbour", "replace", *entry)
 
+    def lose(self, share: float) -> None:
+        """Have each host drop a share of the packets that it receives.
+
+        Raises:
+            OSError: if there is no iptables. (The kernels of many containers do not have netem.)
+        """
+        drop = ("-i", "eth0", "-m", "statistic", "--mode", "random", "--probability", str(share), "-j", "DROP")
+        for host in self.hosts:
+            ip("netns", "exec", host, "iptables", "-A", "INPUT", *drop)
+
     def command(self, number: int, *command: object, directory: Path | str = "") -> list[str]:
         """Return a command that runs another one at a host; for the directory see `enter`."""
         return [sys.executable, __file__, self.hosts[number], str(directory), *map(str, command)]

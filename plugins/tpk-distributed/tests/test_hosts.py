@@ -5,6 +5,7 @@ The short form is what CI runs; ``TPK_HOSTS=all``, as in ``nox -s hosts``, runs 
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -20,7 +21,8 @@ import pytest
 
 import tpk
 
-pytestmark = [pytest.mark.once, pytest.mark.parametrize("network", [3], indirect=True)]
+pytestmark = pytest.mark.once
+of_three_hosts = pytest.mark.parametrize("network", [3], indirect=True)
 IS_LONG_FORM = os.environ.get("TPK_HOSTS") == "all"
 in_long_form = pytest.mark.skipif(not IS_LONG_FORM, reason="`nox -s hosts` runs this")
 
@@ -59,8 +61,15 @@ def train_with_server(hosts, addresses, data, steps, **options):
 TRAININGS = [(train_collectively, 0), (train_with_server, 1)]
 
 
+@of_three_hosts
+@pytest.mark.parametrize("lost", [0.0, pytest.param(0.05, marks=in_long_form)])
 @pytest.mark.parametrize(("train", "servers"), TRAININGS, ids=["collective", "distributed_replicated"])
-def test_three_hosts_train_like_one_process(network, launch, train, servers):
+def test_three_hosts_train_like_one_process(network, launch, train, servers, lost):
+    if lost:
+        try:
+            network.lose(lost)
+        except OSError as error:
+            pytest.skip(f"needs iptables: {error}")
     data = collective_trainings.batches(60)
     arguments = (network.hosts, network.addresses, data, 20)
     returned = launch(train, workers=3, servers=servers, args=arguments).returned()
@@ -93,6 +102,7 @@ def train_on(hosts, addresses, train):
     train(hosts, addresses, data, 10**6, callbacks=[collective_trainings.Steps()])
 
 
+@of_three_hosts
 @pytest.mark.parametrize(
     ("train", "servers"),
     [TRAININGS[0], pytest.param(*TRAININGS[1], marks=in_long_form)],
@@ -124,6 +134,7 @@ def test_the_others_end_in_time_and_name_the_lost_host(network, launch, train, s
         each.kill()
 
 
+@of_three_hosts
 @in_long_form
 def test_a_cut_between_two_hosts_is_named_by_both(network, launch):
     running = launch(train_on, workers=3, args=(network.hosts, network.addresses, train_collectively))
@@ -138,12 +149,37 @@ def test_a_cut_between_two_hosts_is_named_by_both(network, launch):
         assert other in error
 
 
+@in_long_form
+@pytest.mark.parametrize("network", [4], indirect=True)
+@pytest.mark.parametrize(("train", "servers"), TRAININGS, ids=["collective", "distributed_replicated"])
+def test_each_of_four_hosts_names_one_of_the_other_side_when_the_network_is_divided(network, launch, train, servers):
+    arguments = (network.hosts, network.addresses, train)
+    running = launch(train_on, workers=4, servers=servers, args=arguments)
+    for worker in running.workers:
+        worker.wait_for("step 5")
+    lost = time.monotonic()
+    for one, other in itertools.product((0, 1), (2, 3)):
+        network.cut(one, other)
+    outcomes = running.wait()
+    assert time.monotonic() - lost < NOTICED_BY_SILENCE
+    for rank, outcome in enumerate(outcomes):
+        assert outcome.status == 1, outcome.stderr[-3000:]
+        (error,) = re.findall("^tpk.errors.PeerError: .*", outcome.stderr, re.MULTILINE)[-1:]
+        if servers and rank > 1:  # Their variables are at the host of the chief.
+            assert "parameter server 0" in error
+        else:
+            assert re.search("rank [23]" if rank < 2 else "rank [01]", error), (rank, error)
+    for server in running.servers:
+        server.wait()
+
+
 def train_with_patience(hosts, addresses):
     enter_host(hosts, addresses)
     options = {"timeouts": {"heartbeat": 60.0}}
     collective_trainings.train_forever(rank=-1, options=options)
 
 
+@of_three_hosts
 @in_long_form
 def test_an_interruption_is_named_by_both_ends(network, launch):
     running = launch(train_with_patience, workers=3, args=(network.hosts, network.addresses))
@@ -170,6 +206,7 @@ def train_two_epochs(hosts, addresses, train, run_dir, killed):
     return train(hosts, addresses, collective_trainings.batches(30), 10, epochs=2, **options)
 
 
+@of_three_hosts
 @pytest.mark.parametrize(
     ("train", "servers"),
     [TRAININGS[0], pytest.param(*TRAININGS[1], marks=in_long_form)],

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -52,14 +52,33 @@ srun --exact --nodes=1 --ntasks=2 {python} train.py one &
 srun --exact --nodes=1 --ntasks=2 {python} train.py other &
 wait -n && wait -n
 """
+MANUAL = Path(__file__).parents[3] / "docs" / "howto" / "several-hosts.md"
+WITH_SERVERS = """
+import sys
+sys.path.insert(0, {here!r})
+import distributed_trainings as trainings
+
+kept = trainings.train(trainings.STRATEGIES["replicated"](), trainings.batches(8))
+if kept is not None:
+    print("sum is", repr(sum(float(kept["saved"][name].sum()) for name in kept["trained"])), flush=True)
+"""
+JOB_WITH_SERVERS = """\
+#!/bin/bash
+#SBATCH --nodes=2 --ntasks-per-node=2 --output=job.out
+export PATH="{bin}:$PATH"
+{command}
+"""
+
+
+def fill(path, text, **values):
+    path.write_text(text.format(here=str(Path(__file__).parent), python=sys.executable, **values))
 
 
 @pytest.fixture
 def directory(tmp_path):
     """Where the scripts are, and their results go."""
     for name, text in (("train.py", TRAIN), ("job.sh", JOB), ("steps.sh", TWO_STEPS)):
-        path = tmp_path / name
-        path.write_text(textwrap.dedent(text).format(here=str(Path(__file__).parent), python=sys.executable))
+        fill(tmp_path / name, text)
     return tmp_path
 
 
@@ -75,6 +94,21 @@ def test_two_steps_of_a_job_train_on_one_host(network, directory, options):
     for name in ("one", "other"):
         first, second = results(directory, name)
         assert first[1].keys() == second[1].keys()
+
+
+def test_the_command_of_the_manual_starts_parameter_servers(network, directory):
+    (command,) = re.findall("^srun .*tpk launch .*$", MANUAL.read_text(), re.MULTILINE)
+    assert "tpk launch -n 4 --ps 1 " in command
+    command = command.replace("tpk launch -n 4", "tpk launch -n 2")
+    fill(directory / "train.py", WITH_SERVERS)
+    fill(directory / "job.sh", JOB_WITH_SERVERS, command=command, bin=os.path.dirname(sys.executable))
+    with slurms.slurm(network, directory) as slurm:
+        done = slurm.run("sbatch", "--wait", "job.sh")
+    written = (directory / "job.out").read_text()
+    assert done.returncode == 0, written[-5000:]
+    sums = dict(re.findall(r"\[(\d)\] sum is (.*)", written))
+    assert sorted(sums) == ["0", "1", "2", "3"]
+    assert len(set(sums.values())) == 1
 
 
 def test_every_rank_refuses_a_distribution_that_slurm_does_not_describe(network, directory):

@@ -163,6 +163,23 @@ def test_normalizers_of_contrib_normalize_instances(graph):
     ]
 
 
+def test_batch_norm_of_vectors_creates_beta_first_and_has_an_unbiased_variance(graph):
+    x = tf.constant([[1.0], [3.0]])
+    regularizers = {"beta": slim.l2_regularizer(0.5), "gamma": slim.l1_l2_regularizer(0.1, 0.2)}
+    y = layers.batch_norm(x, decay=0.5, scale=True, updates_collections=None, param_regularizers=regularizers)
+    variables = tf.global_variables()
+    names = ["BatchNorm/beta", "BatchNorm/gamma", "BatchNorm/moving_mean", "BatchNorm/moving_variance"]
+    assert [each.op.name for each in variables] == names
+    assert [each.op.name for each in tf.losses.get_regularization_losses()] == [
+        "BatchNorm/beta/Regularizer/l2_regularizer",
+        "BatchNorm/gamma/Regularizer/l1_l2_regularizer",
+    ]
+    with tf.Session() as sess:
+        sess.run(tf.global_variables_initializer())
+        np.testing.assert_allclose(sess.run(y), [[-1], [1]], atol=1e-3)
+        assert sess.run(variables[3]).tolist() == [1.5]  # (1 + 2) / 2
+
+
 def test_networks_of_slim_are_built_of_the_layers_of_contrib(graph):
     with slim.arg_scope(slim.nets.resnet_v1.resnet_arg_scope()):
         logits, ends = slim.nets.resnet_v1.resnet_v1_50(tf.zeros([1, 32, 32, 3]), 10, is_training=True)

@@ -32,7 +32,7 @@ def sides(request, tmp_path_factory):
                     stderr=subprocess.STDOUT,
                 )
         for whose, process in processes.items():
-            assert process.wait(900) == 0, (root / f"{whose}.txt").read_text()[-5000:]
+            assert process.wait(3600) == 0, (root / f"{whose}.txt").read_text()[-5000:]
     finally:
         for process in processes.values():
             process.kill()

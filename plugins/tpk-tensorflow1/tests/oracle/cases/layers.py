@@ -89,6 +89,29 @@ def normalizers():
     return {"outputs": outputs, "updates": tf.group(*updates), "number": len(updates)}
 
 
+def batch_norms_that_create_beta_first():
+    images, vectors = _images((4, 6, 6, 8)), _images((6, 5))
+    either = tf.placeholder_with_default(True, [])
+    regularizers = {"beta": slim.l1_l2_regularizer(0.1, 0.2), "gamma": slim.l2_regularizer(0.5, "mine")}
+    outputs = [
+        layers.batch_norm(vectors, decay=0.5, scale=True, param_regularizers=regularizers),
+        layers.batch_norm(vectors, decay=0.5, scale=True, fused=False, scope="gamma_first"),
+        layers.batch_norm(vectors, scale=True, is_training=False, reuse=True, scope="BatchNorm"),
+        layers.batch_norm(images, decay=0.5, scale=True, updates_collections=None, scope="forced"),
+        layers.batch_norm(images, decay=0.5, scale=True, updates_collections="mine", trainable=False, scope="mine"),
+        layers.batch_norm(vectors, decay=0.5, updates_collections=None, is_training=either, scope="either"),
+        layers.batch_norm(_images((2, 3, 4)), scale=True, is_training=False, scope="sequences"),
+    ]
+    updates = [*tf.get_collection(tf.GraphKeys.UPDATE_OPS), *tf.get_collection("mine")]
+    losses = tf.losses.get_regularization_losses()
+    return {
+        "outputs": outputs,
+        "updates": tf.group(*updates),
+        "loss": tf.add_n(losses),
+        "names": [v.name for v in losses],
+    }
+
+
 def layers_with_arguments():
     images = _images()
     with arg_scope(

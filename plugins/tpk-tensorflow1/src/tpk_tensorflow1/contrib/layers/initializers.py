@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk import graph
+from tpk.argument_checks import check_not_negative
 from tpk_tensorflow1.missing import own_names
 
 v1 = tf.compat.v1
@@ -51,12 +51,12 @@ xavier_initializer_conv2d = xavier_initializer
 
 def l1_regularizer(scale: float, scope: str | None = None) -> Function:
     """Return a function that maps weights to the sum of their absolute values, times `scale`."""
-    return _regularizer(graph.l1_regularizer(scale), scale, scope or "l1_regularizer")
+    return _regularizer(lambda weights: tf.reduce_sum(tf.abs(weights)), scale, scope or "l1_regularizer")
 
 
 def l2_regularizer(scale: float, scope: str | None = None) -> Function:
     """Return a function that maps weights to half the sum of their squares, times `scale`."""
-    return _regularizer(graph.l2_regularizer(scale), scale, scope or "l2_regularizer")
+    return _regularizer(tf.nn.l2_loss, scale, scope or "l2_regularizer")
 
 
 def l1_l2_regularizer(scale_l1: float = 1.0, scale_l2: float = 1.0, scope: str | None = None) -> Function:
@@ -69,9 +69,9 @@ def sum_regularizer(regularizer_list: Sequence[Function | None], scope: str | No
     regularizers = [each for each in regularizer_list if each is not None]
 
     def regularize(weights: Any) -> Any:
-        with tf.name_scope(scope or "sum_regularizer"):
+        with tf.name_scope(scope or "sum_regularizer") as name:
             losses = [loss for loss in (each(weights) for each in regularizers) if loss is not None]
-            return tf.add_n(losses) if losses else None
+            return tf.add_n(losses, name) if losses else None
 
     return regularize
 
@@ -85,12 +85,14 @@ def apply_regularization(regularizer: Function, weights_list: Sequence[Any] | No
     return total
 
 
-def _regularizer(regularizer: Function, scale: float, scope: str) -> Function:
+def _regularizer(norm: Function, scale: float, scope: str) -> Function:
+    check_not_negative(scope, scale=scale)
+
     def regularize(weights: Any) -> Any:
         if scale == 0:
             return None
-        with tf.name_scope(scope):
-            return regularizer(weights)
+        with tf.name_scope(scope) as name:
+            return tf.multiply(tf.cast(scale, weights.dtype.base_dtype), norm(weights), name)
 
     return regularize
 

@@ -48,22 +48,37 @@ def batch_norm(
         renorm_decay: the `renorm_momentum` of `tpk.layers.batch_normalization`.
         options: the arguments `trainable`, `fused`, `renorm` and `renorm_clipping` of `tpk.layers.batch_normalization`.
     """
+    inputs = tf.convert_to_tensor(inputs)
+    is_matrix = inputs.shape.rank == 2 and options.get("fused") is not False
+    axis = 1 if layout_of(data_format) == "channels_first" and not is_matrix else -1
+    scope = v1.get_variable_scope()
+    reuse = None
+    if is_matrix or updates_collections != v1.GraphKeys.UPDATE_OPS:
+        # The layer of `tpk` uses these. It would create gamma before beta, and not update averages if not `trainable`.
+        dtype = tf.float32 if inputs.dtype == tf.float16 else inputs.dtype
+        trainable = options.pop("trainable", True)
+        shape = [inputs.shape[axis]]
+        _parameters(shape, dtype, center, scale, trainable, param_initializers, param_regularizers)
+        reuse = scope.reuse or v1.AUTO_REUSE
     options |= {f"{name}_initializer": each for name, each in (param_initializers or {}).items()}
     options |= {f"{name}_regularizer": each for name, each in (param_regularizers or {}).items()}
     updates = v1.get_collection_ref(v1.GraphKeys.UPDATE_OPS)
     before = len(updates)
     outputs = layers.batch_normalization(
-        inputs,
-        axis=1 if layout_of(data_format) == "channels_first" else -1,
+        inputs[:, None, None] if is_matrix else inputs,  # the variance of images is unbiased
+        axis=axis,
         momentum=decay,
         epsilon=epsilon,
         center=center,
         scale=scale,
         training=is_training,
         renorm_momentum=renorm_decay,
-        name=v1.get_variable_scope(),
+        name=scope,
+        reuse=reuse,
         **options,
     )
+    if is_matrix:
+        outputs = tf.squeeze(outputs, [1, 2])
     if updates_collections == v1.GraphKeys.UPDATE_OPS:
         return outputs
     made = updates[before:]
@@ -135,11 +150,18 @@ def instance_norm(
 
 
 def _parameters(
-    shape: Any, dtype: Any, center: bool, scale: bool, trainable: bool, initializers: Mapping[str, Any] | None = None
+    shape: Any,
+    dtype: Any,
+    center: bool,
+    scale: bool,
+    trainable: bool,
+    initializers: Mapping[str, Any] | None = None,
+    regularizers: Mapping[str, Any] | None = None,
 ) -> list[Any]:
     """Return beta and gamma, or None for those that are not wanted."""
-    defaults = {"beta": ZEROS, "gamma": v1.ones_initializer()} | dict(initializers or {})
+    defaults = {"beta": ZEROS, "gamma": v1.ones_initializer(), **(initializers or {})}
+    regularize = (regularizers or {}).get
     return [
-        v1.get_variable(name, shape, dtype, defaults[name], trainable=trainable) if is_wanted else None
+        v1.get_variable(name, shape, dtype, defaults[name], regularize(name), trainable) if is_wanted else None
         for name, is_wanted in [("beta", center), ("gamma", scale)]
     ]

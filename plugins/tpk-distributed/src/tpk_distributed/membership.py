@@ -202,9 +202,8 @@ class Membership:
             is_replaced: whether another process answers at its address.
         """
         member = self._members.get(key)
-        if member is None or member.heard_at is None or member.gone or self._has_left(member):
+        if member is None or not (silence := self._silence(member)):
             return
-        silence = self._clock() - member.heard_at
         if is_replaced:
             member.gone = "is gone: another process has taken its place"
         elif self._is_refused(member.address):
@@ -262,9 +261,8 @@ class Membership:
         return [each for each in self._members.values() if each.gone]
 
     def unheard_since(self, moment: float) -> list[Member]:
-        """Return the processes that have started and not left, and have given no sign of life since `moment`."""
-        here = [each for each in self._members.values() if not self._has_left(each)]
-        return [each for each in here if each.heard_at is not None and each.heard_at < moment]
+        """Return the processes that are not known to be gone, and have given no sign of life since `moment`."""
+        return [each for each in self._members.values() if self._silence(each) > self._clock() - moment]
 
     def silences(self, moment: float) -> list[str]:
         """Return which processes have not answered since `moment`, or if all have, which did not shortly before.

@@ -1,4 +1,4 @@
-"""A chief, a worker, a parameter server and an evaluator, each in a process of its own."""
+"""A chief, workers, a parameter server and an evaluator, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 import line
+import numpy as np
 import pytest
 import tensorflow as tf
-from tpk_estimator import EvalSpec, TrainSpec, train_and_evaluate
 
 PROGRAM = """
 import sys, line, tpk_estimator as e
@@ -23,6 +23,23 @@ e.train_and_evaluate(
 )
 """
 
+WITHOUT_PARAMETER_SERVERS = """
+import sys, line, tensorflow as tf, test_cluster, tpk_estimator as e
+devices = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"]) if sys.argv[2] == "2" else None
+estimator = line.estimator(sys.argv[1], save_checkpoints_steps=5, save_summary_steps=1, train_distribute=devices)
+e.train_and_evaluate(estimator, e.TrainSpec(test_cluster.sharded, 9), e.EvalSpec(line.one_pass))
+estimator.train(test_cluster.sharded, max_steps=14)
+"""
+
+
+def sharded(input_context):
+    data = batches(line.BATCH // 2)
+    return data.shard(input_context.num_input_pipelines, input_context.input_pipeline_id)
+
+
+def batches(size):
+    return tf.data.Dataset.from_tensor_slices(({"x": line.X}, line.Y)).repeat().batch(size)
+
 
 def free_address():
     with socket.socket() as taken:
@@ -30,39 +47,65 @@ def free_address():
         return f"localhost:{taken.getsockname()[1]}"
 
 
-def test_workers_share_the_variables_on_parameter_servers(tmp_path):
+@pytest.fixture
+def run_cluster(tmp_path):
+    """Run a program in each task of a cluster; parameter servers are ended when the others are done."""
+
+    def run(program, cluster, *others, arguments=()):
+        processes = {}
+        try:
+            tasks = [(job, index) for job, addresses in cluster.items() for index in range(len(addresses))]
+            for job, index in (*tasks, *others):
+                config = json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})
+                with (tmp_path / f"{job}{index}.txt").open("w") as output:
+                    processes[job, index] = subprocess.Popen(
+                        [sys.executable, "-c", program, str(tmp_path / "model"), *arguments],
+                        cwd=Path(__file__).parent,
+                        env={**os.environ, "TF_CONFIG": config},
+                        stdout=output,
+                        stderr=subprocess.STDOUT,
+                    )
+            for (job, index), process in processes.items():
+                if job != "ps":
+                    assert process.wait(240) == 0, (tmp_path / f"{job}{index}.txt").read_text()[-4000:]
+        finally:
+            for process in processes.values():
+                process.kill()
+                process.wait(30)
+        return tmp_path / "model"
+
+    return run
+
+
+def test_workers_share_the_variables_on_parameter_servers(run_cluster):
     cluster = {job: [free_address()] for job in ("chief", "worker", "ps")}
-    processes = {}
-    try:
-        for job in (*cluster, "evaluator"):
-            config = json.dumps({"cluster": cluster, "task": {"type": job, "index": 0}})
-            with (tmp_path / f"{job}.txt").open("w") as output:
-                processes[job] = subprocess.Popen(
-                    [sys.executable, "-c", PROGRAM, str(tmp_path / "model")],
-                    cwd=Path(__file__).parent,
-                    env={**os.environ, "TF_CONFIG": config},
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                )
-        for job in ("chief", "worker", "evaluator"):
-            assert processes[job].wait(180) == 0, (tmp_path / f"{job}.txt").read_text()[-4000:]
-    finally:
-        for process in processes.values():
-            process.kill()
-            process.wait(30)
-    path = tf.train.latest_checkpoint(tmp_path / "model")
+    directory = run_cluster(PROGRAM, cluster, ("evaluator", 0))
+    path = tf.train.latest_checkpoint(directory)
     assert 60 <= tf.train.load_variable(path, "global_step") <= 61
-    assert [tag for _, tag, _ in line.events_in(tmp_path / "model/eval")][-3:] == ["loss", "mae", "checkpoint_path"]
+    assert [tag for _, tag, _ in line.events_in(directory / "eval")][-3:] == ["loss", "mae", "checkpoint_path"]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("devices", [1, 2])
+def test_workers_without_parameter_servers_train_as_one_process(devices, run_cluster, tmp_path):
+    addresses = [free_address(), free_address()]
+    cluster = {"chief": addresses[:1], "worker": addresses[1:]} if devices == 1 else {"worker": addresses}
+    directory = run_cluster(WITHOUT_PARAMETER_SERVERS, cluster, arguments=[str(devices)])
+    alone = line.estimator(tmp_path / "alone", save_checkpoints_steps=5, save_summary_steps=1)
+    for last_step in (9, 14):
+        alone.train(lambda: batches(line.BATCH * devices), max_steps=last_step)
+        found, expected = (line.values_in(f"{each}/model.ckpt-{last_step}") for each in (directory, alone.model_dir))
+        assert found.keys() == expected.keys()
+        for name, value in expected.items():
+            np.testing.assert_allclose(found[name], value, rtol=1e-4, err_msg=name)
+    losses = [
+        [value for _, tag, value in line.events_in(each) if tag == "loss"]
+        for each in (directory, Path(alone.model_dir))
+    ]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
 def test_a_worker_does_not_wait_for_others(tmp_path, monkeypatch):
     cluster = {"chief": ["localhost:1"], "worker": ["localhost:2", "localhost:3"], "ps": ["localhost:4"]}
     monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": "worker", "index": 1}}))
     assert line.estimator(tmp_path).config.session_config.device_filters == ["/job:ps", "/job:worker/task:1"]
-
-
-def test_a_cluster_needs_parameter_servers(tmp_path, monkeypatch):
-    cluster = {"chief": ["localhost:1"], "worker": ["localhost:2"]}
-    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": "worker", "index": 0}}))
-    with pytest.raises(ValueError, match="has no job ps"):
-        train_and_evaluate(line.estimator(tmp_path), TrainSpec(line.input_fn, 1), EvalSpec(line.one_pass))

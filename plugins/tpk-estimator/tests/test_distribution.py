@@ -12,10 +12,10 @@ from tpk_estimator import Estimator, RunConfig
 v1 = tf.compat.v1
 
 
-@pytest.fixture
-def strategy():
+@pytest.fixture(params=[tf.distribute, v1.distribute], ids=["TensorFlow 2", "TensorFlow 1"])
+def strategy(request):
     # On CPUs, collective operations may wait for each other forever.
-    return tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"], tf.distribute.ReductionToOneDevice())
+    return request.param.MirroredStrategy(["/cpu:0", "/cpu:1"], tf.distribute.ReductionToOneDevice())
 
 
 def ordered(batch=line.BATCH):
@@ -47,6 +47,19 @@ def test_a_killed_training_continues_to_the_same_bits(tmp_path, strategy):
     other = estimator(tmp_path / "whole", strategy).train(ordered, max_steps=12)
     values, expected = (line.values_in(each.latest_checkpoint()) for each in (killed, other))
     assert all(np.array_equal(values[name], expected[name]) for name in expected)
+
+
+def test_an_input_fn_gets_its_place_among_the_inputs(tmp_path, strategy):
+    contexts = []
+
+    def input_fn(input_context):
+        contexts.append(input_context)
+        return ordered()
+
+    for each in (strategy, None):
+        estimator(tmp_path / str(len(contexts)), each).train(input_fn, steps=1)
+    assert (contexts[0].num_input_pipelines, contexts[0].num_replicas_in_sync) == (1, 2)
+    assert contexts[1] is None
 
 
 def test_evaluates_on_one_device(tmp_path, strategy):

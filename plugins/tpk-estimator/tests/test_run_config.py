@@ -84,7 +84,7 @@ def test_an_evaluator_is_outside_of_the_cluster(in_cluster):
 @pytest.mark.parametrize(
     ("job", "index", "cluster", "message"),
     [
-        ("worker", 0, {"worker": ["host:1"]}, "must have one chief"),
+        ("worker", 0, {"worker": ["host:1"], "ps": ["host:2"]}, "must have one chief"),
         ("worker", 2, CLUSTER, "worker 2, but the cluster has 2"),
         ("reader", 0, CLUSTER, "reader 0, but the cluster has 0"),
         (None, None, CLUSTER, "not the place of this process"),

@@ -12,16 +12,7 @@ v1 = tf.compat.v1
 
 
 def start_server(config: RunConfig) -> Any:
-    """Start the server of this process; a parameter server serves the others from then on, and never returns.
-
-    Raises:
-        ValueError: if the cluster has several processes, but no parameter server.
-    """
-    if not config.num_ps_replicas:
-        raise ValueError(
-            f"the cluster in TF_CONFIG has no job ps: {config.cluster_spec.as_dict()}. Estimators of several processes "
-            "need parameter servers; for several devices of one host, use RunConfig(train_distribute=...)."
-        )
+    """Start the server of this process; a parameter server serves the others from then on, and never returns."""
     server = v1.train.Server(
         config.cluster_spec, config.task_type, config.task_id, config.protocol or "grpc", config.session_config
     )

@@ -15,8 +15,30 @@ from tpk_estimator.spec import EstimatorSpec, ModeKeys
 
 v1 = tf.compat.v1
 
+_MODULES = (tf.distribute, v1.distribute)
+_OF_ONE_PROCESS = tuple(kind for module in _MODULES for kind in (module.MirroredStrategy, module.OneDeviceStrategy))
+_OF_SEVERAL_PROCESSES = (
+    tf.distribute.MultiWorkerMirroredStrategy,
+    *(module.experimental.MultiWorkerMirroredStrategy for module in _MODULES),
+)
 
-def build_replicas(model: Model, input_fn: Callable[..., Any], strategy: Any) -> tuple[Inputs, EstimatorSpec]:
+
+def devices_of(strategy: Any) -> list[str] | None:
+    """Return the devices of a strategy in one process; None to take all GPUs of a process.
+
+    Raises:
+        ValueError: if it is not a strategy that trains synchronously.
+    """
+    if strategy is None or isinstance(strategy, _OF_SEVERAL_PROCESSES):
+        return None
+    _check(strategy)
+    specs = [tf.DeviceSpec.from_string(device) for device in strategy.extended.worker_devices]
+    return [f"/{spec.device_type.lower()}:{spec.device_index}" for spec in specs]
+
+
+def build_replicas(
+    model: Model, input_fn: Callable[..., Any], strategy: Any, processes: Any = None
+) -> tuple[Inputs, EstimatorSpec]:
     """Add a replica of the model for each device to the default graph, for a training.
 
     Gradients are averaged, or summed, as the loss is over the examples of a batch; the loss of a step likewise.
@@ -25,22 +47,21 @@ def build_replicas(model: Model, input_fn: Callable[..., Any], strategy: Any) ->
         model: the model.
         input_fn: returns a dataset, from which the replicas take batches in turn.
         strategy: a strategy of one process, such as `tf.distribute.MirroredStrategy`.
+        processes: the `MultiProcessStrategy` of a training in several processes.
 
     Raises:
         ValueError: if the strategy is for several processes, or the ``input_fn`` does not return a dataset.
     """
-    if not isinstance(strategy, tf.distribute.MirroredStrategy | tf.distribute.OneDeviceStrategy):
-        raise ValueError(
-            f"train_distribute of RunConfig must be a MirroredStrategy or a OneDeviceStrategy, but is {strategy!r}. "
-            "For several processes, describe the cluster by TF_CONFIG."
-        )
+    _check(strategy)
+    world_size, rank = (1, 0) if processes is None else (processes.world_size, processes.rank)
+    context = tf.distribute.InputContext(world_size, rank, world_size * strategy.num_replicas_in_sync)
     # Optimizers divide the loss by the number of replicas only for an Estimator; there is no public way to say so.
     with strategy.scope(), getattr(strategy, "_scale_loss_for_estimator_enabled", nullcontext)():
         tf.compat.v1.set_random_seed(model.config.tf_random_seed)
         params = model.params_for(ModeKeys.TRAIN)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "To make it possible to preserve tf.data options")  # of TensorFlow's own
-            iterator = strategy.make_input_fn_iterator(lambda context: _dataset(model, input_fn, params))
+            iterator = strategy.make_input_fn_iterator(lambda _: _dataset(model, input_fn, params, context))
         create_global_step(model.config)
         batch = iterator.get_next()
         features, labels = batch if isinstance(batch, tuple) else (batch, None)
@@ -49,16 +70,27 @@ def build_replicas(model: Model, input_fn: Callable[..., Any], strategy: Any) ->
         )
         specs = strategy.experimental_local_results(replicas)
         loss = tf.add_n([spec.loss for spec in specs])
-        is_scaled = getattr(v1.get_default_graph(), "_is_loss_scaled_by_optimizer", False)
+        if processes is not None:
+            loss = processes.sum_over_processes(loss)
+        is_scaled = len(specs) == 1 or getattr(v1.get_default_graph(), "_is_loss_scaled_by_optimizer", False)
         if is_scaled and v1.distribute.get_loss_reduction() == tf.distribute.ReduceOp.MEAN:
-            loss /= len(specs)
+            loss /= len(specs) * world_size
     spec = attrs.evolve(specs[0], loss=loss, train_op=tf.group(*[spec.train_op for spec in specs]))
     taken = [strategy.experimental_local_results(each) for each in tf.nest.flatten((features, labels))]
     return Inputs(taken, iterator=_Initializable(iterator)), spec
 
 
-def _dataset(model: Model, input_fn: Callable[..., Any], params: Any) -> Any:
-    result = input_fn(**model.arguments(input_fn, mode=ModeKeys.TRAIN, params=params))
+def _check(strategy: Any) -> None:
+    if not isinstance(strategy, _OF_ONE_PROCESS):
+        raise ValueError(
+            f"train_distribute of RunConfig must be a MirroredStrategy or a OneDeviceStrategy, but is {strategy!r}. "
+            "For several processes, describe the cluster by TF_CONFIG."
+        )
+
+
+def _dataset(model: Model, input_fn: Callable[..., Any], params: Any, context: Any) -> Any:
+    given = model.arguments(input_fn, mode=ModeKeys.TRAIN, params=params, input_context=context)
+    result = input_fn(**given)
     if not isinstance(result, tf.data.Dataset):
         raise ValueError(
             f"with train_distribute, an input_fn must return a tf.data.Dataset, but it returned {result!r}."

@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk_estimator.cluster import device_function
+from tpk_estimator.collective import train_collectively
 from tpk_estimator.distribution import build_replicas
 from tpk_estimator.evaluation import StopAfterSteps, evaluate_spec, write_results
 from tpk_estimator.model import Model
@@ -149,19 +150,28 @@ class Estimator:
         if steps is not None and max_steps is not None:
             raise ValueError(f"steps={steps} and max_steps={max_steps} exclude each other: give one of them.")
         _check_positive(steps=steps, max_steps=max_steps)
-        if max_steps is not None and max_steps <= (step_of_latest(self.model_dir) or 0):
-            logger.info("the latest checkpoint is at step %d or later, so nothing is trained", max_steps)
-            return self
+        left = steps
+        if max_steps is not None:
+            left = max_steps - (step_of_latest(self.model_dir) or 0)
+            if left <= 0:
+                logger.info("the latest checkpoint is at step %d or later, so nothing is trained", max_steps)
+                return self
         if steps is not None or max_steps is not None:
             hooks.append(v1.train.StopAtStepHook(steps, max_steps))
-        strategy = self._config.train_distribute
-        with tf.Graph().as_default() as graph, graph.device(None if strategy else device_function(self._config)):
-            if strategy is None:
-                inputs, spec = self._model.build(input_fn, ModeKeys.TRAIN)
+        strategy, is_collective = self._config.train_distribute, self._config.task.is_collective
+        device = None if strategy or is_collective else device_function(self._config)
+        with tf.Graph().as_default() as graph, graph.device(device):
+            if is_collective:
+                loss = train_collectively(
+                    self._model, input_fn, hooks, listeners, left, self._warm_start_unless_trained
+                )
             else:
-                inputs, spec = build_replicas(self._model, input_fn, strategy)
-            self._warm_start_without(self.latest_checkpoint())
-            loss = train_spec(spec, inputs, self._config, hooks, listeners)
+                if strategy is None:
+                    inputs, spec = self._model.build(input_fn, ModeKeys.TRAIN)
+                else:
+                    inputs, spec = build_replicas(self._model, input_fn, strategy)
+                self._warm_start_unless_trained()
+                loss = train_spec(spec, inputs, self._config, hooks, listeners)
         logger.info("Loss for final step: %s.", loss)
         return self
 
@@ -325,6 +335,9 @@ class Estimator:
         if path is None:
             raise ValueError(f"there is no checkpoint in {self.model_dir!r}: train the model first.")
         return path
+
+    def _warm_start_unless_trained(self) -> None:
+        self._warm_start_without(self.latest_checkpoint())
 
     def _warm_start_without(self, checkpoint_path: str | None) -> None:
         if self._warm_start is not None and not checkpoint_path:

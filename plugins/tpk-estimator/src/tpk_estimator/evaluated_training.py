@@ -104,9 +104,9 @@ def train_and_evaluate(estimator: Estimator, train_spec: TrainSpec, eval_spec: E
         evaluator.evaluate_continuously()
         return None
     listeners = [*train_spec.saving_listeners]
-    if sum(map(len, estimator.config.cluster_spec.as_dict().values())) > 1:
+    if estimator.config.num_ps_replicas:
         start_server(estimator.config)
-    else:
+    elif not estimator.config.task.is_collective:
         listeners.append(_EvaluateCheckpoints(evaluator, eval_spec.throttle_secs))
     estimator.train(train_spec.input_fn, train_spec.hooks, None, train_spec.max_steps, listeners)
     return evaluator.results, evaluator.exports

@@ -106,7 +106,7 @@ class Model:
             ValueError: if it returns neither a dataset, nor features, nor features and labels.
         """
         with tf.device("/cpu:0"):
-            result = input_fn(**self.arguments(input_fn, mode=mode, params=params))
+            result = input_fn(**self.arguments(input_fn, mode=mode, params=params, input_context=None))
         iterator = None
         if isinstance(result, tf.data.Dataset):
             iterator = tf.compat.v1.data.make_initializable_iterator(result)

@@ -51,7 +51,8 @@ class RunConfig:
         keep_checkpoint_max: the number of latest checkpoints to keep; 0 or None for all.
         keep_checkpoint_every_n_hours: also keep one checkpoint for each period of this many hours.
         log_step_count_steps: the number of steps between two lines in the log with the loss and the rate.
-        train_distribute: a `tf.distribute.MirroredStrategy`: each device trains with a batch of its own.
+        train_distribute: a `tf.distribute.MirroredStrategy`: each device trains with a batch of its own. In a cluster
+            without parameter servers, these are the devices of each process; None for all of its GPUs.
         device_fn: a function that returns the device of an op.
         protocol: the protocol of the servers of a cluster.
         eval_distribute: ignored; an evaluation runs on one device.
@@ -179,9 +180,10 @@ class RunConfig:
         self.save_checkpoints_steps, self.save_checkpoints_secs = steps, seconds
 
     def _warn_of_ignored(self) -> None:
-        for name in ("eval_distribute", "experimental_max_worker_delay_secs"):
-            if getattr(self, name) is not None:
-                logger.warning("%s of RunConfig is ignored", name)
+        if self.eval_distribute is not None:
+            logger.warning("eval_distribute of RunConfig is ignored: evaluations run on one device")
+        if self.experimental_max_worker_delay_secs is not None:
+            logger.warning("experimental_max_worker_delay_secs of RunConfig is ignored: workers wait for the chief")
 
 
 def _agreed_model_dir(model_dir: str | None, environment: Mapping[str, Any]) -> str | None:

@@ -58,7 +58,14 @@ class Task:
     @property
     def is_chief(self) -> bool:
         """Whether the process writes checkpoints."""
-        return self.type in _LEADERS or (not self.cluster_spec and self.type != EVALUATOR)
+        jobs = self.cluster_spec.as_dict()
+        leaders = [job for job in (*_LEADERS, "worker") if job in jobs]
+        return (self.type, self.index) == (leaders[0], 0) if leaders else self.type != EVALUATOR
+
+    @property
+    def is_collective(self) -> bool:
+        """Whether the process trains together with others, without parameter servers."""
+        return self.count(*_LEADERS, "worker") > 1 and not self.count("ps")
 
     @property
     def master(self) -> str:
@@ -83,8 +90,8 @@ class Task:
 
 
 def _check_cluster(cluster: Mapping[str, Any], job: str | None, index: Any) -> None:
-    leaders = [name for name in _LEADERS if name in cluster]
-    if len(leaders) != 1 or len(cluster[leaders[0]]) != 1:
+    leaders = [address for name in _LEADERS for address in cluster.get(name, ())]
+    if len(leaders) > 1 or ("ps" in cluster and not leaders):
         raise ValueError(f"the cluster in TF_CONFIG must have one chief, but it has: {dict(cluster)}.")
     if job is None or index is None:
         raise ValueError(

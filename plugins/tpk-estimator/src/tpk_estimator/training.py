@@ -38,25 +38,12 @@ def train_spec(
     Raises:
         ValueError: if there are listeners, but nothing saves checkpoints.
     """
-    _add_loss_summary(spec.loss)
-    worker_hooks = [*inputs.hooks, *hooks, *_watching_hooks(spec, config), *spec.training_hooks]
-    _add_saver(spec.scaffold, config)
-    chief_hooks = []
-    savers = _saver_hooks([*worker_hooks, *spec.training_chief_hooks])
-    if not savers and (config.save_checkpoints_secs or config.save_checkpoints_steps):
-        savers = chief_hooks = [_saver_hook(spec.scaffold, config)]
-    if saving_listeners and not savers:
-        raise ValueError(
-            "saving_listeners are given, but nothing saves checkpoints: give RunConfig save_checkpoints_steps or "
-            "save_checkpoints_secs."
-        )
+    chief_hooks, worker_hooks, saver = session_hooks(spec, inputs, config, hooks, saving_listeners)
     # Asynchronous workers have no state that could be continued exactly.
-    resume_point = ResumePoint(inputs, config.model_dir) if savers and not config.num_ps_replicas else None
-    for listener in [*saving_listeners, *([resume_point.listener] if resume_point else [])]:
-        _listen(savers[0], listener)
-    chief_hooks = [*chief_hooks, *spec.training_chief_hooks, *_counting_hooks(spec.scaffold, config)]
-
-    last_loss = _LastLoss(spec.loss)
+    resume_point = ResumePoint(inputs, config.model_dir) if saver and not config.num_ps_replicas else None
+    if resume_point:
+        _listen(saver, resume_point.listener)
+    last_loss = LastLoss(spec.loss)
     trainer = tpk.Trainer()
     trainer.train_op = spec.train_op
     trainer.train(
@@ -77,8 +64,36 @@ def train_spec(
     return last_loss.value
 
 
-class _LastLoss(tpk.Callback):
+def session_hooks(
+    spec: EstimatorSpec, inputs: Inputs, config: RunConfig, hooks: Sequence[Any], saving_listeners: Sequence[Any]
+) -> tuple[list[Any], list[Any], Any]:
+    """Return the session hooks of a training: of the chief, of every process, and the one that saves; None for none.
+
+    Raises:
+        ValueError: if there are listeners, but nothing saves checkpoints.
+    """
+    _add_loss_summary(spec.loss)
+    worker_hooks = [*inputs.hooks, *hooks, *_watching_hooks(spec, config), *spec.training_hooks]
+    _add_saver(spec.scaffold, config)
+    own = []
+    savers = _saver_hooks([*worker_hooks, *spec.training_chief_hooks])
+    if not savers and (config.save_checkpoints_secs or config.save_checkpoints_steps):
+        savers = own = [_saver_hook(spec.scaffold, config)]
+    if saving_listeners and not savers:
+        raise ValueError(
+            "saving_listeners are given, but nothing saves checkpoints: give RunConfig save_checkpoints_steps or "
+            "save_checkpoints_secs."
+        )
+    for listener in saving_listeners:
+        _listen(savers[0], listener)
+    chief_hooks = [*own, *spec.training_chief_hooks, *_counting_hooks(spec.scaffold, config)]
+    return chief_hooks, worker_hooks, savers[0] if savers else None
+
+
+class LastLoss(tpk.Callback):
     """Keeps the loss of the last step."""
+
+    chief_only = False
 
     def __init__(self, loss: Any) -> None:
         self._loss = loss

@@ -71,7 +71,7 @@ def directories(request, tmp_path_factory):
             with (root / f"{whose}.txt").open("w") as output:
                 processes[whose] = start_programs(whose, root / whose, names, output)
         for whose, process in processes.items():
-            assert process.wait(900) == 0, (root / f"{whose}.txt").read_text()[-5000:]
+            assert process.wait(2400) == 0, (root / f"{whose}.txt").read_text()[-5000:]
     finally:
         for process in processes.values():
             process.kill()

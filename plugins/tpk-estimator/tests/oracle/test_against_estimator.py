@@ -67,8 +67,12 @@ def assert_same(found, expected, where):
 
 
 def names_in(directory):
-    """Return the relative paths of all visible files, without times, hosts and hidden folders."""
+    """Return the relative paths of all visible files, without times, hosts and hidden folders.
+
+    In how many files a saver writes the variables depends on the version of TensorFlow.
+    """
     paths = {path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file()}
+    paths = {re.sub(r"\.data-\d{5}-of-\d{5}", ".data", path) for path in paths}
     paths = {re.sub(r"tfevents\..*", "tfevents", re.sub(r"/\d{10}/", "/<time>/", path)) for path in paths}
     return sorted(path for path in paths if not re.search(r"(^|/)\.tpk/|fingerprint\.pb", path))
 
@@ -78,9 +82,9 @@ def values_in(checkpoint):
 
 
 def events_in(directory):
-    """Return the step, the tag and the value of each scalar; rates have no value to compare."""
+    """Return the step, the tag and the value of each scalar; 0 for rates and for how full a queue is."""
     return [
-        (event.step, value.tag, 0.0 if value.tag.endswith("/sec") else value.simple_value)
+        (event.step, value.tag, 0.0 if value.tag.endswith(("/sec", "_full")) else value.simple_value)
         for path in sorted(directory.glob("events.out.tfevents.*"))
         for event in tf.compat.v1.train.summary_iterator(str(path))
         for value in event.summary.value

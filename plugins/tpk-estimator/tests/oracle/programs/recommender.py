@@ -1,4 +1,4 @@
-"""In the shape of a recommender: 30 feature columns, weights, a deep regressor, a linear classifier and a head."""
+"""In the shape of a recommender: 30 feature columns, weights, a deep regressor and a linear classifier."""
 
 import json
 
@@ -37,7 +37,3 @@ classifier = tf.estimator.LinearClassifier(WIDE, "classifier", n_classes=3, weig
 classifier.train(input_fn(CLICKS, None), steps=20)
 show(classifier.evaluate(input_fn(CLICKS, 1)))
 print(json.dumps([int(each["class_ids"][0]) for each in classifier.predict(input_fn(CLICKS, 1))]))
-
-baseline = tf.estimator.BaselineClassifier("baseline", n_classes=3, config=config)
-baseline.train(input_fn(CLICKS, None), steps=20)
-show(baseline.evaluate(input_fn(CLICKS, 1)))

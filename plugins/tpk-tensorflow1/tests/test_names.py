@@ -129,6 +129,12 @@ def test_functions_have_the_arguments_of_tensorflow_1(graph):
     assert results["py_func"].tolist() == [[2.0, 4.0], [6.0, 8.0]]
 
 
+def test_tensors_are_of_the_type_of_tensorflow_1(graph):
+    assert type(tf.placeholder(tf.float32)) is type(tf.add(1, 2)) is tf.Tensor
+    assert not isinstance(tf.Variable(1.0), tf.Tensor)
+    assert framework.smart_cond(True, lambda: "static", lambda: "other") == "static"
+
+
 def test_summaries_match_tensorflow_1(graph):
     tf.summary.scalar("cost", tf.constant(2.0))
     summary = tf.Summary.FromString(run(tf.summary.merge_all()))

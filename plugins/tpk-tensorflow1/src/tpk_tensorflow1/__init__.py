@@ -27,6 +27,9 @@ def __getattr__(name: str) -> Any:
     if name in before1:
         return before1[name]
     tf = importlib.import_module("tensorflow")
+    if name == "Tensor" and not tf.executing_eagerly():
+        with tf.Graph().as_default():
+            return type(tf.constant(0))  # a subclass, but scripts ask whether ``type(x) is tf.Tensor``
     for module in (tf.compat.v1, tf):
         if hasattr(module, name):
             return getattr(module, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 MODULES = {
+    "contrib.autograph": "tensorflow.autograph",
     "contrib.distribute": "tensorflow.distribute",
     "contrib.keras": "tensorflow.keras",
     "contrib.linalg": "tensorflow.linalg",
@@ -32,7 +33,7 @@ EXTRAS = {"tensorboard": "tensorboard", "tensorflow_probability": "distributions
 LIBRARIES = {
     "contrib.distributions": ["tensorflow_probability.distributions", "tensorflow_probability"],
     "contrib.estimator": ["tpk_estimator.contrib", "tpk_estimator"],
-    "contrib.framework": ["tf_slim.ops.variables"],
+    "contrib.framework": ["tf_slim.ops.variables", "tensorflow.python.framework.smart_cond"],
     "contrib.layers": ["tf_slim.layers.optimizers", "tf_slim.layers.utils", "tf_slim"],
     "contrib.learn": ["tpk_estimator"],
     "contrib.losses": ["tf_slim.losses"],
@@ -67,6 +68,7 @@ _INSTEAD = {
         "boosted_trees tensor_forest": _TREES,
         "checkpoint": "tf.train.Checkpoint",
         "cluster_resolver": "tf.distribute.cluster_resolver",
+        "compiler": "tf.xla.experimental.jit_scope",
         "copy_graph": "tf.import_graph_def",
         "cudnn_rnn": "tf.nn.rnn_cell.LSTMCell or GRUCell, with tf.nn.dynamic_rnn",
         "eager": "TensorFlow 2 without tpk_tensorflow1, which is eager by default",
@@ -84,7 +86,7 @@ _INSTEAD = {
         "mixed_precision": "tf.train.experimental.enable_mixed_precision_graph_rewrite",
         "nccl": 'tpk.make_trainer("replicated")',
         "predictor": "tf.saved_model.loader.load, or tpk.OfflinePredictor",
-        "quantization quantize": "the package tensorflow-model-optimization",
+        "model_pruning quantization quantize": "the package tensorflow-model-optimization",
         "resampler": "tf.gather_nd",
         "saved_model session_bundle": "tf.saved_model",
         "staging": "tpk.StagingInput",
@@ -121,7 +123,7 @@ _INSTEAD = {
         "bucket bucket_by_sequence_length": "tf.data.experimental.bucket_by_sequence_length",
         "batch_sequences_with_states NextQueuedSequenceBatch SequenceQueueingStateSaver": "tf.data.Dataset.window",
         "parse_values": "HParams.parse",
-        "rejection_sample stratified_sample": "tf.data.experimental.rejection_resample",
+        "rejection_sample resample_at_rate stratified_sample": "tf.data.experimental.rejection_resample",
     },
     "contrib.crf": {
         "CrfDecodeBackwardRnnCell CrfDecodeForwardRnnCell": "crf_decode",
@@ -134,17 +136,24 @@ _INSTEAD = {
     },
     "contrib.rnn": {
         "AttentionCellWrapper": "tf.contrib.seq2seq.AttentionWrapper, which attends to a given memory",
-        "GRUBlockCell GRUBlockCellV2": "GRUCell",
+        "Conv1DLSTMCell Conv2DLSTMCell Conv3DLSTMCell ConvLSTMCell": "a subclass of RNNCell with tf.layers.conv2d",
+        "CoupledInputForgetGateLSTMCell GLSTMCell IndyLSTMCell PhasedLSTMCell TimeFreqLSTMCell": "LSTMCell",
+        "BidirectionalGridLSTMCell GridLSTMCell": "tf.nn.dynamic_rnn with an LSTMCell along each axis",
+        "GRUBlockCell GRUBlockCellV2 IndRNNCell IndyGRUCell IntersectionRNNCell SRUCell UGRNNCell": "GRUCell",
         "InputProjectionWrapper": "tf.layers.dense for the inputs",
-        "FusedRNNCellAdaptor": "LSTMBlockFusedCell, or tf.nn.dynamic_rnn with time_major=True",
+        "FusedRNNCellAdaptor LSTMBlockWrapper": "LSTMBlockFusedCell, or tf.nn.dynamic_rnn with time_major=True",
         "HighwayWrapper": "ResidualWrapper with a residual_fn",
         "stack_bidirectional_rnn": "stack_bidirectional_dynamic_rnn",
     },
     "contrib.seq2seq": {"CustomHelper InferenceHelper ScheduledOutputTrainingHelper": "a subclass of Helper"},
     "contrib.opt": {
-        "AdamWOptimizer LazyAdamOptimizer NadamOptimizer": "tf.train.AdamOptimizer",
-        "MomentumWOptimizer": "tf.train.MomentumOptimizer",
-        "MovingAverageOptimizer": "tpk.MovingAverageOptimizer around the optimizer",
+        "AdaMaxOptimizer AdamWOptimizer LazyAdamOptimizer NadamOptimizer": "tf.train.AdamOptimizer",
+        "clip_gradients_by_global_norm": "tf.clip_by_global_norm",
+        "DecoupledWeightDecayExtension extend_with_decoupled_weight_decay": "v.assign_sub(decay * v) after each step",
+        "ExternalOptimizerInterface ScipyOptimizerInterface": "scipy.optimize.minimize(run, x, jac=True), where run(x) "
+        "assigns x to the variable, and returns the values of the loss and of its gradient",
+        "LARSOptimizer MomentumWOptimizer": "tf.train.MomentumOptimizer",
+        "ModelAverageOptimizer MovingAverageOptimizer": "tpk.MovingAverageOptimizer around the optimizer",
     },
 }
 

@@ -57,8 +57,7 @@ def batch_norm(
         # The layer of `tpk` uses these. It would create gamma before beta, and not update averages if not `trainable`.
         dtype = tf.float32 if inputs.dtype == tf.float16 else inputs.dtype
         trainable = options.pop("trainable", True)
-        shape = [inputs.shape[axis]]
-        _parameters(shape, dtype, center, scale, trainable, param_initializers, param_regularizers)
+        _parameters([inputs.shape[axis]], dtype, center, scale, trainable, param_initializers, param_regularizers)
         reuse = scope.reuse or v1.AUTO_REUSE
     options |= {f"{name}_initializer": each for name, each in (param_initializers or {}).items()}
     options |= {f"{name}_regularizer": each for name, each in (param_regularizers or {}).items()}

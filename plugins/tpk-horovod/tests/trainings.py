@@ -293,13 +293,13 @@ def elastic(steps, event):
     happened = shared / "happened"
 
     def act(trainer):
-        if trainer.global_step < 10 or happened.exists():
+        rank = 0 if event == "join" else int(event)
+        if trainer.global_step < 10 or happened.exists() or trainer.strategy.process_group.rank != rank:
             return
+        happened.touch()
         if event == "join":
-            happened.touch()
             (shared / "hosts_later").replace(shared / "hosts")
-        elif trainer.strategy.process_group.rank == int(event):
-            happened.touch()
+        else:
             os.kill(os.getpid(), signal.SIGKILL)
 
     class Event(tpk.Callback):

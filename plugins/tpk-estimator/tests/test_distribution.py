@@ -67,6 +67,16 @@ def test_evaluates_on_one_device(tmp_path, strategy):
     assert trained.evaluate(line.one_pass) == estimator(tmp_path, None).evaluate(line.one_pass)
 
 
+def test_the_cluster_says_where_a_parameter_server_strategy_has_variables(tmp_path):
+    with tf.Graph().as_default():
+        strategy = v1.distribute.experimental.ParameterServerStrategy()
+    trained = estimator(tmp_path / "strategy", strategy).train(ordered, steps=3)
+    alone = estimator(tmp_path / "alone", None).train(ordered, steps=3)
+    values, expected = (line.values_in(each.latest_checkpoint()) for each in (trained, alone))
+    assert values.keys() == expected.keys()
+    assert all(np.array_equal(values[name], expected[name]) for name in expected)
+
+
 def test_other_strategies_and_inputs_are_errors(tmp_path, strategy):
     with pytest.raises(ValueError, match="must be a MirroredStrategy or a OneDeviceStrategy"):
         estimator(tmp_path, tf.distribute.get_strategy()).train(ordered, steps=1)

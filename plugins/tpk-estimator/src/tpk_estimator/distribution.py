@@ -17,10 +17,7 @@ v1 = tf.compat.v1
 
 _MODULES = (tf.distribute, v1.distribute)
 _OF_ONE_PROCESS = tuple(kind for module in _MODULES for kind in (module.MirroredStrategy, module.OneDeviceStrategy))
-_OF_SEVERAL_PROCESSES = (
-    tf.distribute.MultiWorkerMirroredStrategy,
-    *(module.experimental.MultiWorkerMirroredStrategy for module in _MODULES),
-)
+_OF_SEVERAL = (tf.distribute.MultiWorkerMirroredStrategy, v1.distribute.experimental.MultiWorkerMirroredStrategy)
 
 
 def devices_of(strategy: Any) -> list[str] | None:
@@ -29,7 +26,7 @@ def devices_of(strategy: Any) -> list[str] | None:
     Raises:
         ValueError: if it is not a strategy that trains synchronously.
     """
-    if strategy is None or isinstance(strategy, _OF_SEVERAL_PROCESSES):
+    if strategy is None or isinstance(strategy, _OF_SEVERAL):
         return None
     _check(strategy)
     specs = [tf.DeviceSpec.from_string(device) for device in strategy.extended.worker_devices]

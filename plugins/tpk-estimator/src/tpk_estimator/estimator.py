@@ -159,6 +159,8 @@ class Estimator:
         if steps is not None or max_steps is not None:
             hooks.append(v1.train.StopAtStepHook(steps, max_steps))
         strategy, is_collective = self._config.train_distribute, self._config.task.is_collective
+        if isinstance(strategy, v1.distribute.experimental.ParameterServerStrategy):
+            strategy = None  # The cluster says where the variables are.
         device = None if strategy or is_collective else device_function(self._config)
         with tf.Graph().as_default() as graph, graph.device(device):
             if is_collective:

@@ -1,4 +1,4 @@
-"""In the shape of BERT's run_classifier: TFRecords, TPUEstimator, Adam with weight decay and a warm-up."""
+"""In the shape of BERT's run_classifier: TFRecords, TPUEstimator, dropout, Adam with weight decay and a warm-up."""
 
 import collections
 import json
@@ -19,6 +19,7 @@ flags.DEFINE_integer("iterations_per_loop", 5, "How many steps to make in each e
 flags.DEFINE_bool("use_tpu", False, "Whether to use TPU or GPU/CPU.")
 
 LENGTH, WORDS, HIDDEN, HEADS, LAYERS, CLASSES = 8, 30, 16, 2, 2, 3
+losses = []
 
 
 def write_examples(path, number, seed):
@@ -140,8 +141,15 @@ def create_optimizer(loss, init_lr, num_train_steps, num_warmup_steps, use_tpu):
         return tf.assign_add(global_step, 1)
 
 
+def record_loss(loss):
+    losses.append(float(loss[0]))
+    return np.int64(len(losses))
+
+
 def model_fn(features, labels, mode, params):
     pooled = encode(features["input_ids"], features["input_mask"], features["segment_ids"])
+    if mode == tf.estimator.ModeKeys.TRAIN:
+        pooled = tf.nn.dropout(pooled, keep_prob=0.9)
     weights = tf.get_variable("output_weights", [CLASSES, HIDDEN], initializer=initializer())
     bias = tf.get_variable("output_bias", [CLASSES], initializer=tf.zeros_initializer())
     logits = tf.matmul(pooled, weights, transpose_b=True) + bias
@@ -156,7 +164,13 @@ def model_fn(features, labels, mode, params):
         train_op = create_optimizer(
             loss, FLAGS.learning_rate, FLAGS.num_train_steps, FLAGS.num_warmup_steps, FLAGS.use_tpu
         )
-        return tf.estimator.tpu.TPUEstimatorSpec(mode=mode, loss=loss, train_op=train_op, scaffold_fn=scaffold_fn)
+        return tf.estimator.tpu.TPUEstimatorSpec(
+            mode=mode,
+            loss=loss,
+            train_op=train_op,
+            scaffold_fn=scaffold_fn,
+            host_call=(lambda loss: tf.py_func(record_loss, [loss], tf.int64), [tf.reshape(loss, [1])]),
+        )
     if mode == tf.estimator.ModeKeys.EVAL:
 
         def metric_fn(per_example_loss, label_ids, logits):
@@ -197,6 +211,7 @@ def main(_):
         params={},
     )
     estimator.train(file_based_input_fn_builder("train.tf_record", True, True), max_steps=FLAGS.num_train_steps)
+    print(json.dumps(losses))
     result = estimator.evaluate(file_based_input_fn_builder("eval.tf_record", False, False), steps=None)
     print(json.dumps({key: float(value) for key, value in sorted(result.items())}))
     for prediction in estimator.predict(file_based_input_fn_builder("eval.tf_record", False, False)):

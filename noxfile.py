@@ -289,7 +289,7 @@ def python_with(session, version, name, *packages):
 def tensorflow_1(session):
     """Return the path of a Python with TensorFlow 1.15 itself."""
     # NumPy and protobuf as of its time, for which it has no upper bounds; the last SciPy with functions for images.
-    packages = ("tensorflow==1.15.5", "numpy<1.19", "protobuf<3.21", "scipy==1.1", "pillow<10")
+    packages = ("tensorflow==1.15.5", "numpy<1.19", "protobuf<3.21", "scipy==1.1", "pillow<10", "pandas<1.4")
     return python_with(session, OF_TENSORFLOW_1, "tensorflow1", *packages)
 
 

@@ -18,6 +18,9 @@ from tensorflow.core.protobuf import saved_model_pb2
 HERE = Path(__file__).parent
 PROGRAMS = sorted(path.stem for path in HERE.glob("programs/*.py"))
 
+# The first test waits until each side has run all programs.
+pytestmark = pytest.mark.timeout(3600)
+
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_has_the_same_results(name, side, directories):

@@ -102,7 +102,6 @@ SLURM = {
     "SLURM_JOB_ID": "4711",
     "SLURM_STEP_ID": "0",
     "SLURM_PROCID": "2",
-    "SLURM_NTASKS": "5",
     "SLURM_STEP_NODELIST": "node[09-10],gpu1",
     "SLURM_STEP_TASKS_PER_NODE": "2(x2),1",
 }
@@ -131,7 +130,7 @@ def ports_of(**environ):
 def test_slurm_steps_have_ports_of_their_own():
     jobs = [{"SLURM_JOB_ID": str(job), "SLURM_STEP_ID": str(step)} for job in range(4711, 4731) for step in range(8)]
     # As many tasks of one host as a step has ports.
-    tasks = {"SLURM_NTASKS": "64", "SLURM_STEP_NODELIST": "gpu1", "SLURM_STEP_TASKS_PER_NODE": "64"}
+    tasks = {"SLURM_STEP_NODELIST": "gpu1", "SLURM_STEP_TASKS_PER_NODE": "64"}
     every = [port for job in jobs for port in ports_of(**tasks, **job)]
     assert len(set(every)) == len(every)
     assert min(every) > 1024 and max(every) < 32768
@@ -158,11 +157,6 @@ def test_slurm_may_deal_tasks_out():
     assert hosts_of(cluster) == ["node09", "node10", "gpu1", "node09", "node10"]
 
 
-def test_without_counts_slurm_spreads_tasks_evenly():
-    environ = {name: value for name, value in SLURM.items() if name != "SLURM_STEP_TASKS_PER_NODE"}
-    assert hosts_of(Cluster.find(environ)) == ["node09", "node09", "node10", "node10", "gpu1"]
-
-
 def test_tf_config_counts_more_than_slurm():
     assert Cluster.find({**SLURM, **tf_config({"worker": ["a:1"]})}).workers == ("a:1",)
 
@@ -172,10 +166,11 @@ def test_tf_config_counts_more_than_slurm():
     [
         ({"SLURM_PROCID": "5"}, "SLURM_PROCID is 5, but the step has 5 tasks"),
         ({"SLURM_PROCID": ""}, "SLURM_PROCID is ''; expected a number"),
-        ({"SLURM_NTASKS": "4"}, "4 tasks, but its hosts node09, node10, gpu1 have 2, 2, 1"),
+        ({"SLURM_STEP_TASKS_PER_NODE": "2(x2)"}, "has 3 hosts, but SLURM_STEP_TASKS_PER_NODE has 2"),
         ({"SLURM_STEP_NODELIST": "node[1-"}, "SLURM_STEP_NODELIST is 'node[1-'; expected a list such as"),
         ({"SLURM_STEP_NODELIST": "node[a-b]"}, "SLURM_STEP_NODELIST has 'a-b', which is not a list of numbers"),
         ({"SLURM_STEP_TASKS_PER_NODE": "two"}, "SLURM_STEP_TASKS_PER_NODE is 'two'"),
+        ({"SLURM_STEP_TASKS_PER_NODE": ""}, "SLURM_STEP_TASKS_PER_NODE is ''"),
         ({"SLURM_STEP_RESV_PORTS": "a"}, "SLURM_STEP_RESV_PORTS has 'a'"),
         ({"TPK_FIRST_PORT": "a"}, "TPK_FIRST_PORT is 'a'; expected a number"),
         ({"SLURMD_NODENAME": "gpu1"}, "runs rank 2 on gpu1, but node10 was expected"),

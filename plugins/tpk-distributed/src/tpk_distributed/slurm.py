@@ -28,18 +28,15 @@ def slurm_step(environ: Mapping[str, str]) -> tuple[list[str], int]:
     numbers is a multiple of 199.
 
     Args:
-        environ: the environment, with SLURM_PROCID, SLURM_NTASKS (or SLURM_STEP_NUM_TASKS) and SLURM_STEP_NODELIST;
-            the number of tasks of each host is in SLURM_STEP_TASKS_PER_NODE or SLURM_TASKS_PER_NODE.
+        environ: the environment, with SLURM_PROCID, SLURM_STEP_NODELIST and SLURM_STEP_TASKS_PER_NODE.
 
     Raises:
-        ConfigError: if one of them is missing or contradicts another.
+        ConfigError: if one of them is invalid or contradicts another.
     """
-    hosts = expand_hostlist(environ["SLURM_STEP_NODELIST"])
+    places = _places(environ)
     rank = _number(environ, "SLURM_PROCID")
-    size = _number(environ, "SLURM_STEP_NUM_TASKS" if "SLURM_STEP_NUM_TASKS" in environ else "SLURM_NTASKS")
-    places = _places(hosts, size, environ)
-    if not 0 <= rank < size:
-        raise ConfigError(f"SLURM_PROCID is {rank}, but the step has {size} tasks, counted from 0.")
+    if rank >= len(places):
+        raise ConfigError(f"SLURM_PROCID is {rank}, but the step has {len(places)} tasks, counted from 0.")
     here = environ.get("SLURMD_NODENAME", places[rank][0])
     if here != places[rank][0]:
         raise ConfigError(
@@ -95,13 +92,14 @@ def _ports(environ: Mapping[str, str], count: int) -> Sequence[int]:
     return range(first, first + count)
 
 
-def _places(hosts: list[str], size: int, environ: Mapping[str, str]) -> list[tuple[str, int]]:
+def _places(environ: Mapping[str, str]) -> list[tuple[str, int]]:
     """Return the host of each rank, and its number among the tasks of the host, from 0."""
-    counts = _tasks_per_host(hosts, size, environ)
-    if sum(counts) != size or len(counts) != len(hosts):
+    hosts = expand_hostlist(environ["SLURM_STEP_NODELIST"])
+    counts = _tasks_per_host(environ.get("SLURM_STEP_TASKS_PER_NODE", ""))
+    if len(counts) != len(hosts):
         raise ConfigError(
-            f"SLURM's step has {size} tasks, but its hosts {', '.join(hosts)} have {', '.join(map(str, counts))} of "
-            "them. Set TF_CONFIG in each process instead."
+            f"SLURM_STEP_NODELIST has {len(hosts)} hosts, but SLURM_STEP_TASKS_PER_NODE has {len(counts)}. Set "
+            "TF_CONFIG in each process instead."
         )
     distribution = environ.get("SLURM_DISTRIBUTION", "block")
     if distribution.startswith(("plane", "arbitrary")):
@@ -115,10 +113,7 @@ def _places(hosts: list[str], size: int, environ: Mapping[str, str]) -> list[tup
     return [(host, local) for host, count in zip(hosts, counts, strict=True) for local in range(count)]
 
 
-def _tasks_per_host(hosts: list[str], size: int, environ: Mapping[str, str]) -> list[int]:
-    text = environ.get("SLURM_STEP_TASKS_PER_NODE") or environ.get("SLURM_TASKS_PER_NODE")
-    if text is None:
-        return [size // len(hosts) + (index < size % len(hosts)) for index in range(len(hosts))]
+def _tasks_per_host(text: str) -> list[int]:
     counts: list[int] = []
     for each in text.split(","):
         match = _TASKS.match(each)

@@ -306,16 +306,17 @@ class PositionTrail:
 
     Args:
         position: the position of the reader.
-        horizon: the number of datapoints that the reader may be ahead.
+        horizon: the number of datapoints that the reader may be ahead; None until `forget_before` is called.
 
     Attributes:
         index: the number of datapoints delivered.
     """
 
-    def __init__(self, position: Position, horizon: int) -> None:
+    def __init__(self, position: Position, horizon: int | None) -> None:
         self._position = position
-        self._keeps_states = horizon > 0
-        self._states: deque[tuple[int, dict[str, Any]]] = deque(maxlen=horizon // _STATE_EVERY + 3)
+        self._keeps_states = horizon != 0
+        maxlen = None if horizon is None else horizon // _STATE_EVERY + 3
+        self._states: deque[tuple[int, dict[str, Any]]] = deque(maxlen=maxlen)
         self.index = 0
 
     def start(self, index: int = 0) -> None:
@@ -330,6 +331,11 @@ class PositionTrail:
         self.index += 1
         if self._keeps_states and self.index % _STATE_EVERY == 0:
             self._states.append((self.index, self._position.state_dict()))
+
+    def forget_before(self, index: int) -> None:
+        """Forget the positions that only earlier datapoints need."""
+        while len(self._states) > 1 and self._states[1][0] <= index:
+            self._states.popleft()
 
     def stop(self) -> None:
         """Keep the current position, because the flow is about to be closed."""

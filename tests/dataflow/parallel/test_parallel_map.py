@@ -174,6 +174,27 @@ def test_threads_that_take_several_datapoints_at_a_time_lose_none(ordered, deliv
     assert not ordered or first + rest == list(range(1, 201))
 
 
+def test_a_position_is_known_when_many_datapoints_have_overtaken_a_slow_one():
+    has_overtaken = threading.Event()
+
+    def build():
+        return MultiThreadMapData(DataFromList(range(400)), 2, wait_for_others, buffer_size=16, ordered=False)
+
+    def wait_for_others(number):
+        if number == 0:
+            has_overtaken.wait(60)
+        return number
+
+    flow = build()
+    delivered = iter(flow)
+    first = list(islice(delivered, 300))
+    resumed = build()
+    resumed.load_state_dict(json.loads(json.dumps(flow.state_dict())))
+    has_overtaken.set()
+    assert 0 not in first
+    assert sorted(first + list(delivered)) == sorted(first + list(resumed)) == list(range(400))
+
+
 def test_the_results_before_a_failure_come_first():
     flow = MultiThreadMapData(DataFromList(range(100)), 2, lambda number: 37 / (37 - number), buffer_size=64)
     delivered = []

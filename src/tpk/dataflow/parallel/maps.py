@@ -47,7 +47,8 @@ class ParallelMap(StatefulProxyDataFlow):
         self.func = func
         self.buffer_size = buffer_size
         self.ordered = ordered
-        self._trail = PositionTrail(self.upstream, buffer_size + 1)
+        # Others may overtake a slow datapoint again and again.
+        self._trail = PositionTrail(self.upstream, horizon=None)
         self._start_at(0)
 
     def __iter__(self) -> Iterator[Any]:
@@ -61,7 +62,7 @@ class ParallelMap(StatefulProxyDataFlow):
     def with_sources(self: MapT, sources: Sequence[Iterable[Any]]) -> MapT:
         """Return a copy, with its own workers, on top of another flow."""
         mapped = super().with_sources(sources)
-        mapped._trail = PositionTrail(mapped.upstream, self.buffer_size + 1)
+        mapped._trail = PositionTrail(mapped.upstream, horizon=None)
         mapped._start_at(0)
         return mapped
 
@@ -120,6 +121,7 @@ class ParallelMap(StatefulProxyDataFlow):
         while self._first_open in self._done:
             self._done.remove(self._first_open)
             self._first_open += 1
+        self._trail.forget_before(self._first_open)
 
 
 class MultiProcessMapData(ParallelMap, RNGDataFlow):

@@ -457,6 +457,10 @@ class SequenceDataFlow(StatefulDataFlow):
 _PLACES_AT_ONCE = 4096
 
 
+DATAPOINTS_TO_REPLAY = 256
+"""Number of datapoints after which a flow that looks ahead keeps its state again."""
+
+
 def reset_state(flow: Iterable[Any]) -> None:
     """Call the flow's ``reset_state()`` if it has one, as a consumer does once before the first iteration."""
     reset = getattr(flow, "reset_state", None)
@@ -670,6 +674,7 @@ class LookaheadDataFlow(StatefulProxyDataFlow):
     """
 
     _caught_up: Mapping[str, Any]
+    _caught_up_at: int
 
     @abstractmethod
     def deliver(self, datapoints: Iterator[Any]) -> Iterator[Any]:
@@ -677,7 +682,13 @@ class LookaheadDataFlow(StatefulProxyDataFlow):
 
     def caught_up(self) -> None:
         """Record that nothing is held back now."""
-        self.place.value, self._caught_up = 0, self.upstream.state_dict()
+        # Not each time: the state of a deep flow may cost more than a datapoint.
+        if self.upstream.delivered - self._caught_up_at >= DATAPOINTS_TO_REPLAY:
+            self._keep_state()
+
+    def _keep_state(self) -> None:
+        self._caught_up, self._caught_up_at = self.upstream.state_dict(), self.upstream.delivered
+        self.place.value = 0
 
     @in_parts
     def __iter__(self) -> Generator[Iterator[Any], None, None]:
@@ -689,7 +700,7 @@ class LookaheadDataFlow(StatefulProxyDataFlow):
         since = self.begin() or 0
         datapoints = iter(self.upstream)
         self.place = count = Count()
-        self.caught_up()
+        self._keep_state()
         delivered = count.over(self.deliver(datapoints))
         for _ in islice(delivered, since):
             pass

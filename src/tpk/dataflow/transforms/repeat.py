@@ -9,6 +9,7 @@ from typing import Any
 
 from tpk.argument_checks import check_at_least
 from tpk.dataflow.base import (
+    DATAPOINTS_TO_REPLAY,
     ContinuingDataFlow,
     DataFlow,
     LookaheadDataFlow,
@@ -91,14 +92,16 @@ class RepeatedDataPoint(LookaheadDataFlow):
     def __len__(self) -> int:
         return super().__len__() * self.num
 
-    @in_parts
-    def deliver(self, datapoints: Iterator[Any]) -> Generator[Iterator[Any], None, None]:
+    def deliver(self, datapoints: Iterator[Any]) -> Iterator[Any]:
         """Deliver a pass, given the datapoints of the flow beneath."""
+        # Tuples of the repetitions: faster than a `repeat` for each datapoint.
+        return chain.from_iterable(map(mul, zip(self._some(datapoints)), repeat(self.num)))
+
+    @in_parts
+    def _some(self, datapoints: Iterator[Any]) -> Generator[Iterator[Any], None, None]:
+        """Deliver the datapoints of the flow beneath, and note every now and then that none is held back."""
         for datapoint in datapoints:
-            some = chain([datapoint], islice(datapoints, _DATAPOINTS_TO_REPLAY - 1))
-            # Tuples of the repetitions: faster than a `repeat` for each datapoint.
-            yield chain.from_iterable(map(mul, zip(some), repeat(self.num)))
-            # Not each time: the state of a deep flow may cost more than the datapoint.
+            yield chain([datapoint], islice(datapoints, DATAPOINTS_TO_REPLAY - 1))
             self.caught_up()
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
@@ -106,9 +109,6 @@ class RepeatedDataPoint(LookaheadDataFlow):
         if block > 1 and block % self.num:
             return Share(self, index, count, block)
         return super().shard_blocks(index, count, max(block // self.num, 1))
-
-
-_DATAPOINTS_TO_REPLAY = 64
 
 
 class FixedSizeData(ContinuingDataFlow):

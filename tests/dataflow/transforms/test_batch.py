@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from tpk.dataflow import BatchData, BatchDataByShape, DataFromList, MapData, Position
+from tpk.dataflow import BatchData, BatchDataByShape, DataFromGenerator, DataFromList, MapData, Position
 from tpk.errors import ConfigError, InputError
 
 
@@ -71,9 +71,14 @@ def test_python_numbers_promote_and_numpy_scalars_keep_their_dtype():
 
 
 def failure(datapoints: list[object]) -> str:
-    with pytest.raises(InputError) as caught:
-        list(BatchData(datapoints, 2))
-    return str(caught.value)
+    """Return the message of the error, which is the same for a flow that may write to its arrays again."""
+    messages = []
+    for flow in (datapoints, DataFromGenerator(lambda: iter(datapoints))):
+        with pytest.raises(InputError) as caught:
+            list(BatchData(flow, 2))
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
+    return messages[0]
 
 
 def test_a_wrong_shape_names_component_shapes_and_datapoint():
@@ -97,6 +102,11 @@ def test_another_structure_names_the_datapoint(second, has):
 
 def test_a_list_and_a_dict_with_the_same_keys_do_not_mix():
     assert "datapoint 1 has the keys [0], but datapoint 0" in failure([[1], {0: 1}])
+
+
+def test_dicts_with_different_keys_do_not_mix():
+    message = failure([{"x": 1, "y": 2}, {"x": 1, "z": 2}])
+    assert "datapoint 1 has the keys ['x', 'z'], but datapoint 0" in message
 
 
 def test_what_is_no_datapoint_is_named():
@@ -129,8 +139,22 @@ def test_a_batch_of_more_than_there_is_has_what_there_is():
 
 
 def test_what_becomes_an_array_fits_in_with_arrays():
-    ((values,),) = BatchData([[np.array([1, 2])], [[3, 4]]], 2)
-    assert values.tolist() == [[1, 2], [3, 4]]
+    datapoints = [[np.array([1, 2]), 1], ([3, 4], 2.5), [np.array([5, 6]), 3]]
+    for flow in (datapoints, DataFromGenerator(lambda: iter(datapoints))):
+        ((values, numbers),) = BatchData(flow, 3)
+        assert values.tolist() == [[1, 2], [3, 4], [5, 6]]
+        assert numbers.tolist() == [1, 2.5, 3]
+
+
+def test_a_datapoint_that_is_unlike_the_others_is_copied_as_they_are():
+    def refilling():
+        array, nested = np.empty(3), [0.0, 0.0, 0.0]
+        for number in range(4):
+            array[:] = nested[:] = [float(number)] * 3
+            yield [nested if number == 2 else array]
+
+    ((values,),) = BatchData(DataFromGenerator(refilling), 4)
+    assert values[:, 0].tolist() == [0, 1, 2, 3]
 
 
 def test_a_batch_is_not_changed_by_those_after_it():

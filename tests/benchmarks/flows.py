@@ -80,8 +80,9 @@ CASES: dict[str, tuple[int, Callable[[Any], Flow]]] = {
     "PrintData": (20_000, lambda lib: lib.PrintData(endless(lib, [[1, 2]] * 1000))),
     "ConcatData": (20_000, lambda lib: lib.ConcatData([endless(lib, [[1, 2]] * 1000)])),
     "JoinData": (20_000, lambda lib: lib.JoinData([endless(lib, [[1, 2]] * 1000) for _ in range(2)])),
+    # A whole pass: tensorpack draws the order of a pass when it begins.
     "RandomMixData": (
-        20_000,
+        50_000,
         lambda lib: lib.RandomMixData([lib.DataFromList([[1, 2]] * 25_000, shuffle=False) for _ in range(2)]),
     ),
     "RandomChooseData": (20_000, lambda lib: lib.RandomChooseData([endless(lib, [[1, 2]] * 1000) for _ in range(2)])),

@@ -74,7 +74,7 @@ def build_replicas(
             loss /= len(specs) * world_size
     spec = attrs.evolve(specs[0], loss=loss, train_op=tf.group(*[spec.train_op for spec in specs]))
     taken = [strategy.experimental_local_results(each) for each in tf.nest.flatten((features, labels))]
-    return Inputs(taken, iterator=_Initializable(iterator)), spec
+    return Inputs(taken, iterator=iterator), spec
 
 
 def _check(strategy: Any) -> None:
@@ -93,14 +93,3 @@ def _dataset(model: Model, input_fn: Callable[..., Any], params: Any, context: A
             f"with train_distribute, an input_fn must return a tf.data.Dataset, but it returned {result!r}."
         )
     return result
-
-
-class _Initializable:
-    """The iterator over the batches of all replicas, like one over a dataset."""
-
-    def __init__(self, iterator: Any) -> None:
-        self._iterator = iterator
-
-    @property
-    def initializer(self) -> Any:
-        return self._iterator.initialize()

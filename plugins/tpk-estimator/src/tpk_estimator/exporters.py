@@ -48,7 +48,44 @@ class Exporter(abc.ABC):
 
 
 @attrs.define(eq=False)
-class LatestExporter(Exporter):
+class _SavedModelExporter(Exporter):
+    """An exporter of SavedModels; a subclass says which checkpoints it exports."""
+
+    name: str
+    serving_input_receiver_fn: Callable[[], Any]
+    assets_extra: Mapping[str, str] | None = None
+    as_text: bool = False
+    exports_to_keep: int | None = attrs.field(default=None, init=False)
+
+    @abc.abstractmethod
+    def _is_due(self, estimator: Any, eval_result: Mapping[str, Any], is_final: bool) -> bool:
+        """Return whether to export the checkpoint with these results."""
+
+    def export(
+        self,
+        estimator: Any,
+        export_path: str,
+        checkpoint_path: str,
+        eval_result: Mapping[str, Any],
+        is_the_final_export: bool,
+    ) -> Any:
+        """Export the checkpoint if it is due, and remove older exports."""
+        if not self._is_due(estimator, eval_result, is_the_final_export):
+            return None
+        path = estimator.export_saved_model(
+            export_path,
+            self.serving_input_receiver_fn,
+            assets_extra=self.assets_extra,
+            as_text=self.as_text,
+            checkpoint_path=checkpoint_path,
+        )
+        if self.exports_to_keep:
+            _remove_old(export_path, self.exports_to_keep)
+        return path
+
+
+@attrs.define(eq=False)
+class LatestExporter(_SavedModelExporter):
     """Exports every evaluated checkpoint, and keeps the latest.
 
     Args:
@@ -59,28 +96,14 @@ class LatestExporter(Exporter):
         exports_to_keep: the number of exports to keep; None for all.
     """
 
-    name: str
-    serving_input_receiver_fn: Callable[[], Any]
-    assets_extra: Mapping[str, str] | None = None
-    as_text: bool = False
     exports_to_keep: int | None = _keep
 
-    def export(
-        self,
-        estimator: Any,
-        export_path: str,
-        checkpoint_path: str,
-        eval_result: Mapping[str, Any],
-        is_the_final_export: bool,
-    ) -> Any:
-        """Export the checkpoint, and remove older exports."""
-        path = _export(self, estimator, export_path, checkpoint_path)
-        _remove_old(export_path, self.exports_to_keep)
-        return path
+    def _is_due(self, estimator: Any, eval_result: Mapping[str, Any], is_final: bool) -> bool:
+        return True
 
 
 @attrs.define(eq=False)
-class FinalExporter(Exporter):
+class FinalExporter(_SavedModelExporter):
     """Exports the checkpoint at the end of the training.
 
     Args:
@@ -90,21 +113,8 @@ class FinalExporter(Exporter):
         as_text: whether to write the graph as text.
     """
 
-    name: str
-    serving_input_receiver_fn: Callable[[], Any]
-    assets_extra: Mapping[str, str] | None = None
-    as_text: bool = False
-
-    def export(
-        self,
-        estimator: Any,
-        export_path: str,
-        checkpoint_path: str,
-        eval_result: Mapping[str, Any],
-        is_the_final_export: bool,
-    ) -> Any:
-        """Export the checkpoint, if the training has ended."""
-        return _export(self, estimator, export_path, checkpoint_path) if is_the_final_export else None
+    def _is_due(self, estimator: Any, eval_result: Mapping[str, Any], is_final: bool) -> bool:
+        return is_final
 
 
 def _has_smaller_loss(best_eval_result: Mapping[str, Any], current_eval_result: Mapping[str, Any]) -> bool:
@@ -115,7 +125,7 @@ def _has_smaller_loss(best_eval_result: Mapping[str, Any], current_eval_result: 
 
 
 @attrs.define(eq=False)
-class BestExporter(Exporter):
+class BestExporter(_SavedModelExporter):
     """Exports each checkpoint that is better than all before.
 
     Args:
@@ -150,24 +160,15 @@ class BestExporter(Exporter):
         if set(names) != {"best_eval_result", "current_eval_result"}:
             raise ValueError(f"compare_fn must take best_eval_result and current_eval_result, but takes {names}.")
 
-    def export(
-        self,
-        estimator: Any,
-        export_path: str,
-        checkpoint_path: str,
-        eval_result: Mapping[str, Any],
-        is_the_final_export: bool,
-    ) -> Any:
-        """Export the checkpoint if it is the best one, or the first one of this process."""
+    def _is_due(self, estimator: Any, eval_result: Mapping[str, Any], is_final: bool) -> bool:
+        """Return whether the results are the best ones, or the first ones of this process."""
         if self._model_dir != estimator.model_dir and self.event_file_pattern:
             self._model_dir = estimator.model_dir
             self._best = self._best_in(os.path.join(estimator.model_dir, self.event_file_pattern))
-        if self._has_exported and self._best is not None and not self._is_better(eval_result):
-            return None
+        if self._has_exported and not self._is_better(eval_result):
+            return False
         self._best, self._has_exported = eval_result, True
-        path = _export(self, estimator, export_path, checkpoint_path)
-        _remove_old(export_path, self.exports_to_keep)
-        return path
+        return True
 
     def _is_better(self, result: Mapping[str, Any]) -> bool:
         return self._best is None or self.compare_fn(best_eval_result=self._best, current_eval_result=result)
@@ -182,19 +183,9 @@ class BestExporter(Exporter):
         return self._best
 
 
-def _export(exporter: Any, estimator: Any, export_path: str, checkpoint_path: str) -> Any:
-    return estimator.export_saved_model(
-        export_path,
-        exporter.serving_input_receiver_fn,
-        assets_extra=exporter.assets_extra,
-        as_text=exporter.as_text,
-        checkpoint_path=checkpoint_path,
-    )
-
-
-def _remove_old(directory: str, number_to_keep: int | None) -> None:
+def _remove_old(directory: str, number_to_keep: int) -> None:
     """Remove the oldest exports; other files in the directory stay."""
     names = [name.rstrip("/") for name in tf.io.gfile.listdir(directory)]
     exports = sorted(name for name in names if name.isdigit() and len(name) == 10)
-    for name in exports[: -number_to_keep if number_to_keep else 0]:
+    for name in exports[:-number_to_keep]:
         tf.io.gfile.rmtree(os.path.join(directory, name))

@@ -61,6 +61,7 @@ GROUPS: list[dict[str, Script]] = [
     },
     {
         "lstm": Script(files=("lstm.npz",)),
+        "mask_rcnn": Script(log="mask_rcnn", falls="total_cost", files=("mask_rcnn.npz", "model-20.index")),
         "saliency": Script(files=("saliency-model.index",)),
         "export": Script(files=("exported", "exported.pb")),
         "surgery": Script(files=("surgery.npz", "averaged.npz", "averaged-model.index")),
@@ -103,7 +104,7 @@ def run_all(group, directory):
     ]
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2"}
     done = subprocess.run(
-        [sys.executable, "-c", RUN, *runs], cwd=directory, env=environment, capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", RUN, *runs], cwd=directory, env=environment, capture_output=True, text=True, timeout=1800
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return directory

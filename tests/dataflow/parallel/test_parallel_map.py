@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 import threading
 from itertools import islice
 
@@ -36,6 +37,24 @@ def test_it_equals_the_map_in_this_process(parallel_map):
     flow, reference = parallel_map(source(), 2, keep), MapData(source(), keep)
     for _ in range(2):
         assert values(flow) == values(reference)
+    close_dataflow(flow)
+
+
+def test_a_worker_can_call_a_memoized_function_of_the_script():
+    script = {"__name__": "__main__"}
+    source = """
+        import functools
+
+        @functools.lru_cache(maxsize=8)
+        def squares(number):
+            return [each**2 for each in range(number)]
+
+        def look_up(datapoint):
+            return [squares(5)[datapoint], squares.cache_parameters()["maxsize"]]
+    """
+    exec(textwrap.dedent(source), script)
+    flow = MultiProcessMapData(DataFromList([2, 4], shuffle=False), 1, script["look_up"])
+    assert list(flow) == [[4, 8], [16, 8]]
     close_dataflow(flow)
 
 

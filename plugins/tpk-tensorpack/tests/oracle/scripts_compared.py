@@ -81,6 +81,7 @@ TABLE = {
     ),
     # Dropout draws from different sources.
     "lstm": Row(values=False),
+    "mask_rcnn": Row(costs="total_cost", process="mask_rcnn"),
     "multi_tower": Row(costs="cost", unequal="cost train_error validation_* bn/*/EMA learning_rate", apart="tower1/*"),
     # Dropout draws from the state in two variables.
     "old_style": Row(values=False, without_oracle="it was written for 0.5; TrainConfig has no nr_tower"),

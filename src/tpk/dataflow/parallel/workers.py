@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import io
 import logging
 import os
 import pickle
@@ -267,14 +269,33 @@ def _socket_pair() -> tuple[socket.socket, socket.socket]:
 
 def _pickle_job(name: str, job: Job) -> bytes:
     try:
-        pickled: bytes = cloudpickle.dumps(job, protocol=5)
+        file = io.BytesIO()
+        _JobPickler(file, protocol=5).dump(job)
     except Exception as error:
         raise ConfigError(
             f"the flow or function of {name} cannot be sent to another process: {type(error).__name__}: {error}. Open "
             "files and connections in reset_state(), which is called in the worker, and keep locks, generators and "
             "TensorFlow objects out of the flow and its functions."
         ) from error
-    return pickled
+    return file.getvalue()
+
+
+_MEMOIZED = type(functools.lru_cache(print))
+
+
+class _JobPickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Pickles memoized functions like other functions: by value if they belong to the script."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        by_value = ("__main__", *cloudpickle.list_registry_pickle_by_value())
+        if isinstance(obj, _MEMOIZED) and obj.__module__ in by_value:
+            return _memoized, (obj.__wrapped__, obj.cache_parameters())
+        return super().reducer_override(obj)
+
+
+def _memoized(function: Callable[..., Any], parameters: dict[str, Any]) -> Callable[..., Any]:
+    memoized: Callable[..., Any] = functools.lru_cache(**parameters)(function)
+    return memoized
 
 
 def _command_line(arguments: list[int], worker_init: str | None) -> list[str]:

@@ -7,7 +7,6 @@ script. An environment variable tells both of them what the script is.
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import json
 import os
@@ -21,7 +20,6 @@ from types import ModuleType
 from typing import Any
 
 import attrs
-import cloudpickle
 
 from tpk_tensorflow1.runner.behavior import use_tensorflow1
 from tpk_tensorflow1.runner.imports import RewritingFinder, compiled, is_installed
@@ -69,7 +67,6 @@ class Script:
         os.environ[_VARIABLE] = json.dumps(attrs.asdict(self))
         os.environ["TPK_WORKER_INIT"] = f"{__name__}:prepare"
         spawn.get_preparation_data = _preparation_data
-        cloudpickle.CloudPickler.dispatch_table[_MEMOIZED] = _pickle_memoized
 
 
 def script_of_parent() -> Script:
@@ -129,17 +126,3 @@ def _preparation_data(name: str) -> dict[str, Any]:
     data = _data_of_multiprocessing(name)
     data.pop("init_main_from_path", None)
     return {**data, "init_main_from_name": "tpk_tensorflow1.runner.spawned"}
-
-
-_MEMOIZED: Any = type(functools.lru_cache(print))
-
-
-def _pickle_memoized(function: Any) -> Any:
-    """Pickle a memoized function of the script by value, as cloudpickle does with functions."""
-    if function.__module__ in ("__main__", *cloudpickle.list_registry_pickle_by_value()):
-        return _memoized, (function.__wrapped__, function.cache_parameters())
-    return function.__qualname__
-
-
-def _memoized(function: Any, parameters: dict[str, Any]) -> Any:
-    return functools.lru_cache(**parameters)(function)

@@ -24,7 +24,7 @@ def results(tmp_path_factory):
         env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2"},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=1800,
     )
     assert done.returncode == 0, done.stderr
     return directory

@@ -13,7 +13,8 @@ import tpk
 from tpk.checkpoint import SessionInit
 from tpk_estimator.distribution import build_replicas, devices_of
 from tpk_estimator.model import Model
-from tpk_estimator.training import LastLoss, session_hooks
+from tpk_estimator.training import training_callbacks
+from tpk_estimator.training_callbacks import StepResults
 
 v1 = tf.compat.v1
 
@@ -44,14 +45,11 @@ def train_collectively(
     def build() -> None:
         inputs, spec = build_replicas(model, input_fn, trainer.mirrored_strategy(), trainer.strategy)
         initialize()
-        trainer.train_op, trainer.scaffold = spec.train_op, spec.scaffold
-        chief_hooks, worker_hooks, _ = session_hooks(spec, inputs, model.config, hooks, saving_listeners)
-        for hook in chief_hooks:
-            callback = tpk.HookToCallback(hook)
+        results, chief_callbacks, callbacks, _ = training_callbacks(spec, inputs, model.config, hooks, saving_listeners)
+        trainer.train_op, trainer.scaffold, trainer.results = results.train_op, spec.scaffold, results
+        for callback in chief_callbacks:
             callback.chief_only = True
-            trainer.register_callback(callback)
-        trainer.last_loss = LastLoss(spec.loss)
-        trainer.register_callback([*map(tpk.HookToCallback, worker_hooks), trainer.last_loss])
+        trainer.register_callback([results, *chief_callbacks, *callbacks])
 
     trainer.train(
         build=build,
@@ -59,14 +57,14 @@ def train_collectively(
         steps_per_epoch=steps or sys.maxsize,
         max_epoch=1,
     )
-    return trainer.last_loss.value
+    return trainer.results.loss
 
 
 class _Trainer(tpk.TowerTrainer):
     """Trains a model that is built in `train`, with the initial values that its scaffold gives it."""
 
     scaffold: Any
-    last_loss: LastLoss
+    results: StepResults
 
     def __init__(self, config: Any) -> None:
         # Each process has its own input, as with Estimator.

@@ -43,6 +43,9 @@ class Estimator:
         warm_start_from: the checkpoint, the directory or the SavedModel with the initial values of all trainable
             variables, or `WarmStartSettings`.
 
+    Attributes:
+        model: the ``model_fn`` with its parameters, which builds the graph of a mode.
+
     Raises:
         ValueError: if `model_fn` has arguments of other names, or `config` names another directory than `model_dir`.
 
@@ -67,7 +70,7 @@ class Estimator:
         warm_start_from: Any = None,
     ) -> None:
         self._config = _complete_config(config, model_dir)
-        self._model = Model(model_fn, copy.deepcopy(params), self._config)
+        self.model = Model(model_fn, copy.deepcopy(params), self._config)
         self._warm_start = as_warm_start_settings(warm_start_from)
 
     @property
@@ -83,14 +86,14 @@ class Estimator:
     @property
     def params(self) -> dict[str, Any]:
         """A copy of the parameters."""
-        return copy.deepcopy(self._model.params or {})
+        return copy.deepcopy(self.model.params or {})
 
     @property
     def model_fn(self) -> Callable[..., EstimatorSpec]:
         """The model function, as a function of ``features``, ``labels``, ``mode`` and ``config``."""
 
         def public_model_fn(features: Any, labels: Any, mode: str, config: RunConfig) -> EstimatorSpec:
-            return self._model.call_model_fn(features, labels, mode)
+            return self.model.call_model_fn(features, labels, mode)
 
         return public_model_fn
 
@@ -129,7 +132,8 @@ class Estimator:
         """Train, from the latest checkpoint in `model_dir` on.
 
         A training that was killed continues with the element of the input that would have been next, and ends with the
-        same bits. Otherwise, each training starts its input again.
+        same bits. Otherwise, each training starts its input again. If a parameter server is lost, the training starts
+        again from the latest checkpoint: it builds its graph again, and calls ``begin`` of the hooks again.
 
         Args:
             input_fn: returns a `tf.data.Dataset` of pairs ``(features, labels)``, or the tensors themselves.
@@ -158,22 +162,14 @@ class Estimator:
                 return self
         if steps is not None or max_steps is not None:
             hooks.append(v1.train.StopAtStepHook(steps, max_steps))
-        strategy, is_collective = self._config.train_distribute, self._config.task.is_collective
-        if isinstance(strategy, v1.distribute.experimental.ParameterServerStrategy):
-            strategy = None  # The cluster says where the variables are.
-        device = None if strategy or is_collective else device_function(self._config)
-        with tf.Graph().as_default() as graph, graph.device(device):
-            if is_collective:
-                loss = train_collectively(
-                    self._model, input_fn, hooks, listeners, left, self._warm_start_unless_trained
-                )
-            else:
-                if strategy is None:
-                    inputs, spec = self._model.build(input_fn, ModeKeys.TRAIN)
-                else:
-                    inputs, spec = build_replicas(self._model, input_fn, strategy)
-                self._warm_start_unless_trained()
-                loss = train_spec(spec, inputs, self._config, hooks, listeners)
+        while True:
+            try:
+                loss = self._train(input_fn, left, hooks, listeners)
+                break
+            except (tf.errors.AbortedError, tf.errors.UnavailableError) as error:
+                if self._config.task.is_collective:
+                    raise
+                logger.warning("a parameter server was lost, so training starts again from its checkpoint: %s", error)
         logger.info("Loss for final step: %s.", loss)
         return self
 
@@ -206,7 +202,7 @@ class Estimator:
             hooks.append(StopAfterSteps(steps))
         checkpoint_path = checkpoint_path or self.latest_checkpoint()
         with tf.Graph().as_default():
-            inputs, spec = self._model.build(input_fn, ModeKeys.EVAL)
+            inputs, spec = self.model.build(input_fn, ModeKeys.EVAL)
             self._warm_start_without(checkpoint_path)
             results = evaluate_spec(
                 spec,
@@ -241,7 +237,7 @@ class Estimator:
         hooks = _checked("hooks", hooks, v1.train.SessionRunHook)
         checkpoint_path = checkpoint_path or self.latest_checkpoint()
         with tf.Graph().as_default():
-            inputs, spec = self._model.build(input_fn, ModeKeys.PREDICT)
+            inputs, spec = self.model.build(input_fn, ModeKeys.PREDICT)
             self._warm_start_without(checkpoint_path)
             if not inputs.has_end:
                 logger.warning("the input has no end, since it is neither a dataset nor a queue: so predict has none")
@@ -310,7 +306,7 @@ class Estimator:
         if path is None and self._warm_start is not None:
             path = self._warm_start.checkpoint
         return export_saved_model(
-            self._model,
+            self.model,
             input_receiver_fn_map,
             export_dir_base,
             path or self._checkpoint(),
@@ -327,10 +323,31 @@ class Estimator:
         checkpoint_path: str | None = None,
         strip_default_attrs: bool = False,
     ) -> bytes:
-        """Call `export_saved_model`, by the name that it had in older versions of TensorFlow 1."""
+        """Call `export_saved_model`, by the name that it had in older versions of TensorFlow 1.
+
+        Attributes of ops that have their default value are left out, whatever `strip_default_attrs` is.
+        """
         return self.export_saved_model(
             export_dir_base, serving_input_receiver_fn, assets_extra, as_text, checkpoint_path
         )
+
+    def _train(self, input_fn: Callable[..., Any], steps: int | None, hooks: list[Any], listeners: list[Any]) -> Any:
+        """Train in a new graph and a new session; return the loss of the last step."""
+        strategy, is_collective = self._config.train_distribute, self._config.task.is_collective
+        if isinstance(strategy, v1.distribute.experimental.ParameterServerStrategy):
+            strategy = None  # The cluster says where the variables are.
+        device = None if strategy or is_collective else device_function(self._config)
+        with tf.Graph().as_default() as graph, graph.device(device):
+            if is_collective:
+                return train_collectively(
+                    self.model, input_fn, hooks, listeners, steps, self._warm_start_unless_trained
+                )
+            if strategy is None:
+                inputs, spec = self.model.build(input_fn, ModeKeys.TRAIN)
+            else:
+                inputs, spec = build_replicas(self.model, input_fn, strategy)
+            self._warm_start_unless_trained()
+            return train_spec(spec, inputs, self._config, hooks, listeners)
 
     def _checkpoint(self) -> str:
         path = self.latest_checkpoint()

@@ -72,7 +72,7 @@ class InMemoryEvaluatorHook(v1.train.SessionRunHook):
     def _evaluate(self, session: Any) -> None:
         self._evaluated = self._done
         with tf.Graph().as_default():
-            inputs, spec = self._estimator._model.build(self._input_fn, ModeKeys.EVAL)
+            inputs, spec = self._estimator.model.build(self._input_fn, ModeKeys.EVAL)
             variables = v1.global_variables()
             values = session.run({variable.name: self._variables[variable.name] for variable in variables})
 

@@ -1,12 +1,16 @@
-"""Resuming a killed training to the same bits: its training state, in a hidden folder of ``model_dir``.
+"""Resuming a killed training to the same bits: how far it was at each checkpoint, in a hidden folder of ``model_dir``.
 
-The visible files are an Estimator's. With each of its checkpoints, one of tpk's goes to the folder, with the position
-in the data. A training that ends in good order removes it, so the next one starts its input again.
+The checkpoints are an Estimator's, with the variables alone. Before each of them, the number of steps that the training
+has made since its input began goes to a file in the folder. A resumed training makes as many again, of which it runs
+what has a state outside of the checkpoint: the input, and TensorFlow's random ops. A training that ends normally
+removes the file, so the next one starts its input again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import logging
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -14,51 +18,89 @@ import tensorflow as tf
 
 import tpk
 from tpk.durable_files import replace_file
+from tpk.graph.variables import assign_values, saveable_variables
 from tpk_estimator.model import Inputs
 
 FOLDER = ".tpk"
-_STEP_NAME = "saved_step"
+
+logger = logging.getLogger(__name__)
 
 
-class ResumePoint:
-    """The training state of an Estimator's training.
+class ResumePoint(tpk.Callback):
+    """Brings a resumed training to the state of the killed one. It must come before callbacks that save checkpoints.
 
     Args:
         inputs: the input of the training.
+        train_op: the op of a step.
         model_dir: the directory of the Estimator.
 
     Attributes:
-        callbacks: the callbacks that keep the state.
-        listener: the listener that saves the state with each checkpoint of the Estimator.
+        folder: the hidden folder.
+        listener: writes the number of steps with each checkpoint of the Estimator.
     """
 
-    def __init__(self, inputs: Inputs, model_dir: Any) -> None:
-        self._folder = Path(model_dir, FOLDER)
-        saver = _StateSaver(max_to_keep=2)
-        self.callbacks = [_InputPosition(inputs), saver]
-        self.listener = _SaveState(saver, self._folder / _STEP_NAME)
+    def __init__(self, inputs: Inputs, train_op: Any, model_dir: Any) -> None:
+        self.folder = Path(model_dir, FOLDER)
+        self.listener = _WriteSteps(self)
+        self._path = self.folder / "steps.json"
+        self._ops = [*inputs.ops, *_random_ops(train_op)]
+        # By the global step of the checkpoint; the names in a JSON file are texts.
+        self._known = json.loads(self._path.read_text()) if self._path.exists() else {}
+        self._before = self._known.get(str(step_of_latest(model_dir)), 0)
+        self._first_step = 0
 
-    @property
-    def options(self) -> dict[str, Any]:
-        """The options of `tpk.Trainer.train`: where it resumes."""
-        if not self._is_current():
-            self.forget()
-        return {"run_dir": self._folder, "resume": "auto"}
+    def configure_run(self, run: Any) -> None:
+        """Let each training write to the log in the folder."""
+        run.may_hold_run = True
+
+    def before_train(self, trainer: tpk.Trainer) -> None:
+        """Count the steps from here."""
+        self._first_step = trainer.global_step
+
+    def before_epoch(self, trainer: tpk.Trainer) -> None:
+        """Run the input and the random ops as often as the killed training did."""
+        if self._before:
+            logger.info("the input of %d steps is taken again, and dropped, to resume after it", self._before)
+            run = trainer.sess.make_callable(self._ops)
+            variables = saveable_variables(trainer.graph)
+            values = trainer.sess.run(variables)
+            for _ in range(self._before):
+                run()
+            # A random op may run after an update of a variable, which then is made again.
+            assign_values(trainer.sess, zip(variables, values, strict=True))
+
+    def trigger_step(self, trainer: tpk.Trainer) -> None:
+        """End the training after a signal; the hooks save its checkpoint when it ends.
+
+        Raises:
+            Preempted, KeyboardInterrupt: after SIGTERM; after Ctrl-C.
+        """
+        signum = trainer.loop.stop.signum
+        if signum is not None:
+            where = f"train again to resume from the checkpoint in {self.folder.parent}"
+            message = f"{signal.Signals(signum).name} ended the training; {where}"
+            logger.log(logging.DEBUG if signum == signal.SIGINT else logging.WARNING, "%s", message)
+            raise tpk.Preempted.by(signum, message)
+
+    def write(self, global_step: int) -> None:
+        """Write the number of steps for a checkpoint that is about to be saved, beside those of earlier ones."""
+        self._known[str(global_step)] = self._before + self.trainer.global_step - self._first_step
+        self.folder.mkdir(parents=True, exist_ok=True)
+        replace_file(self._path, json.dumps(self._known).encode())
 
     def forget(self) -> None:
-        """Remove the state; the record of the run stays."""
-        for pattern in ("checkpoint", "model-*", "state-*", _STEP_NAME):
-            for path in self._folder.glob(pattern):
-                path.unlink()
+        """Remove the file, so that the next training starts its input again; the log stays."""
+        self._path.unlink(missing_ok=True)
 
-    def _is_current(self) -> bool:
-        """Whether the newest checkpoint in `model_dir` is of the training that was killed.
 
-        A kill may have come between the Estimator's checkpoint and tpk's: then the state is the one before.
-        """
-        visible, own = step_of_latest(self._folder.parent), step_of_latest(self._folder)
-        saved = self._folder / _STEP_NAME
-        return own is not None and visible in (own, int(saved.read_text()) if saved.exists() else None)
+class _WriteSteps(tf.compat.v1.train.CheckpointSaverListener):
+    """Writes the number of steps before each checkpoint, so that a kill leaves no checkpoint without it."""
+
+    def __init__(self, point: ResumePoint) -> None:
+        self._point = point
+
+    def before_save(self, session: Any, global_step: Any) -> None:
+        self._point.write(int(global_step))
 
 
 def step_of_latest(directory: Any) -> int | None:
@@ -69,52 +111,10 @@ def step_of_latest(directory: Any) -> int | None:
     return int(tf.train.load_variable(path, tf.compat.v1.GraphKeys.GLOBAL_STEP))
 
 
-class _StateSaver(tpk.ModelSaver):
-    """Saves the training state with the Estimator's checkpoints, and not at other times."""
-
-    def trigger(self, trainer: tpk.Trainer) -> None:
-        """Do not save."""
-
-    def save(self) -> None:
-        """Request a checkpoint of this step, unless the training has ended."""
-        loop = self.trainer.loop
-        if loop.ended_by is None and loop.failure is None:
-            super().trigger(self.trainer)
+def _random_ops(train_op: Any) -> list[Any]:
+    """Return the ops of a step that count how many numbers they have drawn."""
+    return [op for op in tpk.graph.ops_run_for(train_op) if op.op_def.is_stateful and "seed2" in _attributes(op)]
 
 
-class _SaveState(tf.compat.v1.train.CheckpointSaverListener):
-    """Saves the training state after each checkpoint of the Estimator."""
-
-    def __init__(self, saver: _StateSaver, step_path: Path) -> None:
-        self._saver = saver
-        self._step_path = step_path
-
-    def before_save(self, session: Any, global_step: Any) -> None:
-        replace_file(self._step_path, str(global_step).encode())
-
-    def after_save(self, session: Any, global_step: Any) -> None:
-        self._saver.save()
-
-
-class _InputPosition(tpk.Callback):
-    """Counts the elements that the training has taken, and skips them in a resumed one."""
-
-    chief_only = False
-
-    def __init__(self, inputs: Inputs) -> None:
-        self._ops = inputs.ops
-        self._taken = 0
-
-    def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Count the element of the step."""
-        self._taken += 1
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the number of elements taken."""
-        return {"taken": self._taken}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take the elements again."""
-        self._taken = state["taken"]
-        for _ in range(self._taken):
-            self.trainer.sess.run(self._ops)
+def _attributes(op: Any) -> set[str]:
+    return {attribute.name for attribute in op.op_def.attr}

@@ -208,7 +208,7 @@ class TPUEstimator(Estimator):
         }
         log_steps = config.log_step_count_steps
         every_n_steps = log_steps and math.ceil(log_steps / config.tpu_config.iterations_per_loop)
-        self._model = _TPUModel(model_fn, self._model.params, self._config, sizes, every_n_steps)
+        self.model = _TPUModel(model_fn, self.model.params, self._config, sizes, every_n_steps)
 
 
 @attrs.frozen(eq=False)

@@ -15,6 +15,7 @@ from tpk_estimator.model import Inputs
 from tpk_estimator.resume import ResumePoint
 from tpk_estimator.run_config import RunConfig
 from tpk_estimator.spec import EstimatorSpec
+from tpk_estimator.training_callbacks import SaveCheckpoints, StepResults, WriteSummaries
 
 logger = logging.getLogger(__name__)
 v1 = tf.compat.v1
@@ -38,47 +39,50 @@ def train_spec(
     Raises:
         ValueError: if there are listeners, but nothing saves checkpoints.
     """
-    chief_hooks, worker_hooks, saver = session_hooks(spec, inputs, config, hooks, saving_listeners)
+    results, chief_callbacks, callbacks, saver = training_callbacks(spec, inputs, config, hooks, saving_listeners)
     # Asynchronous workers have no state that could be continued exactly.
-    resume_point = ResumePoint(inputs, config.model_dir) if saver and not config.num_ps_replicas else None
+    is_resumable = saver and not config.num_ps_replicas
+    resume_point = ResumePoint(inputs, spec.train_op, config.model_dir) if is_resumable else None
     if resume_point:
         _listen(saver, resume_point.listener)
-    last_loss = LastLoss(spec.loss)
+        chief_callbacks = [resume_point, *chief_callbacks]
     trainer = tpk.Trainer()
-    trainer.train_op = spec.train_op
+    trainer.train_op = results.train_op
     trainer.train(
-        callbacks=[
-            *map(tpk.HookToCallback, [*(chief_hooks if config.is_chief else []), *worker_hooks]),
-            last_loss,
-            *(resume_point.callbacks if resume_point else []),
-        ],
+        callbacks=[results, *(chief_callbacks if config.is_chief else []), *callbacks],
         session_creator=session_creator(spec.scaffold, config),
         steps_per_epoch=sys.maxsize,
         max_epoch=1,
-        **(resume_point.options if resume_point else {}),
+        run_dir=resume_point.folder if resume_point else None,
     )
     if resume_point:
         resume_point.forget()
-    if last_loss.value is None:
+    if results.loss is None:
         logger.warning("the training made no steps: its input may be empty")
-    return last_loss.value
+    return results.loss
 
 
-def session_hooks(
+def training_callbacks(
     spec: EstimatorSpec, inputs: Inputs, config: RunConfig, hooks: Sequence[Any], saving_listeners: Sequence[Any]
-) -> tuple[list[Any], list[Any], Any]:
-    """Return the session hooks of a training: of the chief, of every process, and the one that saves; None for none.
+) -> tuple[StepResults, list[Any], list[Any], Any]:
+    """Return the callbacks of a training: the first of all, the chief's, every process's; and the hook that saves.
+
+    The arguments are those of `train_spec`.
 
     Raises:
         ValueError: if there are listeners, but nothing saves checkpoints.
     """
     _add_loss_summary(spec.loss)
-    worker_hooks = [*inputs.hooks, *hooks, *_watching_hooks(spec, config), *spec.training_hooks]
     _add_saver(spec.scaffold, config)
-    own = []
+    results = StepResults(spec.train_op, spec.loss)
+    worker_hooks = [*inputs.hooks, *hooks, *_watching_hooks(spec, config), *spec.training_hooks]
+    saving = []
     savers = _saver_hooks([*worker_hooks, *spec.training_chief_hooks])
     if not savers and (config.save_checkpoints_secs or config.save_checkpoints_steps):
-        savers = own = [_saver_hook(spec.scaffold, config)]
+        savers = [_saver_hook(spec.scaffold, config)]
+        # Other workers also make steps, which only the hook itself can see.
+        every = None if config.num_ps_replicas else config.save_checkpoints_steps
+        saving = [SaveCheckpoints(savers[0], results, every)]
     if saving_listeners and not savers:
         raise ValueError(
             "saving_listeners are given, but nothing saves checkpoints: give RunConfig save_checkpoints_steps or "
@@ -86,26 +90,11 @@ def session_hooks(
         )
     for listener in saving_listeners:
         _listen(savers[0], listener)
-    chief_hooks = [*own, *spec.training_chief_hooks, *_counting_hooks(spec.scaffold, config)]
-    return chief_hooks, worker_hooks, savers[0] if savers else None
-
-
-class LastLoss(tpk.Callback):
-    """Keeps the loss of the last step."""
-
-    chief_only = False
-
-    def __init__(self, loss: Any) -> None:
-        self._loss = loss
-        self.value: Any = None
-
-    def before_run(self, run_context: Any) -> Any:
-        """Fetch the loss."""
-        return self._loss
-
-    def after_run(self, run_context: Any, run_values: Any) -> None:
-        """Keep it."""
-        self.value = run_values.results
+    chief_callbacks = [*saving, *map(tpk.HookToCallback, [*spec.training_chief_hooks, *_counting_hooks(config)])]
+    if config.save_summary_steps:
+        summaries = WriteSummaries(results, config.save_summary_steps, config.model_dir, spec.scaffold)
+        chief_callbacks.append(summaries)
+    return results, chief_callbacks, list(map(tpk.HookToCallback, worker_hooks)), savers[0] if savers else None
 
 
 def _add_loss_summary(loss: Any) -> None:
@@ -155,12 +144,6 @@ def _watching_hooks(spec: EstimatorSpec, config: RunConfig) -> list[Any]:
     return hooks
 
 
-def _counting_hooks(scaffold: Any, config: RunConfig) -> list[Any]:
-    hooks: list[Any] = []
-    if config.log_step_count_steps:
-        hooks.append(v1.train.StepCounterHook(config.log_step_count_steps, output_dir=config.model_dir))
-    if config.save_summary_steps:
-        hooks.append(
-            v1.train.SummarySaverHook(config.save_summary_steps, scaffold=scaffold, output_dir=config.model_dir)
-        )
-    return hooks
+def _counting_hooks(config: RunConfig) -> list[Any]:
+    steps = config.log_step_count_steps
+    return [v1.train.StepCounterHook(steps, output_dir=config.model_dir)] if steps else []

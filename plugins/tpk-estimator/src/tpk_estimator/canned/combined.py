@@ -8,19 +8,18 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk_estimator.canned.class_heads import class_head
 from tpk_estimator.canned.dnn import dnn_logit_fn_builder, partitioner, summarize
 from tpk_estimator.canned.linear import linear_logit_fn_builder
 from tpk_estimator.canned.optimizers import as_optimizer
+from tpk_estimator.canned.with_head import Classifier, Regressor
 from tpk_estimator.estimator import Estimator
-from tpk_estimator.heads import Head, RegressionHead
+from tpk_estimator.heads import Head
 from tpk_estimator.spec import EstimatorSpec
 
 v1 = tf.compat.v1
 
 _DNN_LEARNING_RATE = 0.001
 _LARGEST_LINEAR_LEARNING_RATE = 0.005
-_SUM = v1.losses.Reduction.SUM
 
 
 class DNNLinearCombinedEstimator(Estimator):
@@ -52,6 +51,7 @@ class DNNLinearCombinedEstimator(Estimator):
         self,
         head: Head,
         model_dir: Any = None,
+        *,
         linear_feature_columns: Sequence[Any] | None = None,
         linear_optimizer: Any = "Ftrl",
         dnn_feature_columns: Sequence[Any] | None = None,
@@ -114,7 +114,7 @@ def _step(loss: Any, optimizers: dict[str, Any]) -> Any:
         return v1.assign_add(v1.train.get_or_create_global_step(), 1).op
 
 
-class DNNLinearCombinedClassifier(DNNLinearCombinedEstimator):
+class DNNLinearCombinedClassifier(Classifier, DNNLinearCombinedEstimator):
     """A wide and deep classifier.
 
     Args:
@@ -126,20 +126,8 @@ class DNNLinearCombinedClassifier(DNNLinearCombinedEstimator):
         options: further arguments of `DNNLinearCombinedEstimator`.
     """
 
-    def __init__(
-        self,
-        model_dir: Any = None,
-        *,
-        n_classes: int = 2,
-        weight_column: Any = None,
-        label_vocabulary: Sequence[str] | None = None,
-        loss_reduction: str = _SUM,
-        **options: Any,
-    ) -> None:
-        super().__init__(class_head(n_classes, weight_column, label_vocabulary, loss_reduction), model_dir, **options)
 
-
-class DNNLinearCombinedRegressor(DNNLinearCombinedEstimator):
+class DNNLinearCombinedRegressor(Regressor, DNNLinearCombinedEstimator):
     """A wide and deep regressor.
 
     Args:
@@ -149,14 +137,3 @@ class DNNLinearCombinedRegressor(DNNLinearCombinedEstimator):
         loss_reduction: how the losses of examples become one.
         options: further arguments of `DNNLinearCombinedEstimator`.
     """
-
-    def __init__(
-        self,
-        model_dir: Any = None,
-        *,
-        label_dimension: int = 1,
-        weight_column: Any = None,
-        loss_reduction: str = _SUM,
-        **options: Any,
-    ) -> None:
-        super().__init__(RegressionHead(label_dimension, weight_column, loss_reduction), model_dir, **options)

@@ -8,18 +8,17 @@ from typing import Any
 import tensorflow as tf
 
 import tpk
-from tpk_estimator.canned.class_heads import class_head
 from tpk_estimator.canned.dense_features import dense_features
 from tpk_estimator.canned.optimizers import as_optimizer
+from tpk_estimator.canned.with_head import Classifier, Regressor
 from tpk_estimator.estimator import Estimator
-from tpk_estimator.heads import Head, RegressionHead
+from tpk_estimator.heads import Head
 from tpk_estimator.spec import EstimatorSpec, ModeKeys
 
 v1 = tf.compat.v1
 
 _LEARNING_RATE = 0.05
 _BATCH_NORM_MOMENTUM = 0.999
-_SUM = v1.losses.Reduction.SUM
 
 
 def dnn_logit_fn_builder(
@@ -105,6 +104,7 @@ class DNNEstimator(Estimator):
         hidden_units: Sequence[int],
         feature_columns: Sequence[Any],
         model_dir: Any = None,
+        *,
         optimizer: Any = "Adagrad",
         activation_fn: Callable[[Any], Any] | None = tf.nn.relu,
         dropout: float | None = None,
@@ -131,7 +131,7 @@ class DNNEstimator(Estimator):
         super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
 
 
-class DNNClassifier(DNNEstimator):
+class DNNClassifier(Classifier, DNNEstimator):
     """A deep classifier.
 
     Args:
@@ -145,23 +145,8 @@ class DNNClassifier(DNNEstimator):
         options: further arguments of `DNNEstimator`.
     """
 
-    def __init__(
-        self,
-        hidden_units: Sequence[int],
-        feature_columns: Sequence[Any],
-        model_dir: Any = None,
-        n_classes: int = 2,
-        weight_column: Any = None,
-        label_vocabulary: Sequence[str] | None = None,
-        *,
-        loss_reduction: str = _SUM,
-        **options: Any,
-    ) -> None:
-        head = class_head(n_classes, weight_column, label_vocabulary, loss_reduction)
-        super().__init__(head, hidden_units, feature_columns, model_dir, **options)
 
-
-class DNNRegressor(DNNEstimator):
+class DNNRegressor(Regressor, DNNEstimator):
     """A deep regressor.
 
     Args:
@@ -173,17 +158,3 @@ class DNNRegressor(DNNEstimator):
         loss_reduction: how the losses of examples become one.
         options: further arguments of `DNNEstimator`.
     """
-
-    def __init__(
-        self,
-        hidden_units: Sequence[int],
-        feature_columns: Sequence[Any],
-        model_dir: Any = None,
-        label_dimension: int = 1,
-        weight_column: Any = None,
-        *,
-        loss_reduction: str = _SUM,
-        **options: Any,
-    ) -> None:
-        head = RegressionHead(label_dimension, weight_column, loss_reduction)
-        super().__init__(head, hidden_units, feature_columns, model_dir, **options)

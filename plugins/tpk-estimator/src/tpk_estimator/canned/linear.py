@@ -7,17 +7,16 @@ from typing import Any
 
 import tensorflow as tf
 
-from tpk_estimator.canned.class_heads import class_head
 from tpk_estimator.canned.dnn import partitioner as default_partitioner
 from tpk_estimator.canned.optimizers import as_optimizer
+from tpk_estimator.canned.with_head import Classifier, Regressor
 from tpk_estimator.estimator import Estimator
-from tpk_estimator.heads import Head, RegressionHead
+from tpk_estimator.heads import Head
 from tpk_estimator.spec import EstimatorSpec
 
 v1 = tf.compat.v1
 
 _LEARNING_RATE = 0.2
-_SUM = v1.losses.Reduction.SUM
 
 
 def linear_logit_fn_builder(
@@ -75,6 +74,7 @@ class LinearEstimator(Estimator):
         head: Head,
         feature_columns: Sequence[Any],
         model_dir: Any = None,
+        *,
         optimizer: Any = "Ftrl",
         config: Any = None,
         partitioner: Any = None,
@@ -91,7 +91,7 @@ class LinearEstimator(Estimator):
         super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
 
 
-class LinearClassifier(LinearEstimator):
+class LinearClassifier(Classifier, LinearEstimator):
     """A linear classifier.
 
     Args:
@@ -104,22 +104,8 @@ class LinearClassifier(LinearEstimator):
         options: further arguments of `LinearEstimator`.
     """
 
-    def __init__(
-        self,
-        feature_columns: Sequence[Any],
-        model_dir: Any = None,
-        n_classes: int = 2,
-        weight_column: Any = None,
-        label_vocabulary: Sequence[str] | None = None,
-        *,
-        loss_reduction: str = _SUM,
-        **options: Any,
-    ) -> None:
-        head = class_head(n_classes, weight_column, label_vocabulary, loss_reduction)
-        super().__init__(head, feature_columns, model_dir, **options)
 
-
-class LinearRegressor(LinearEstimator):
+class LinearRegressor(Regressor, LinearEstimator):
     """A linear regressor.
 
     Args:
@@ -130,16 +116,3 @@ class LinearRegressor(LinearEstimator):
         loss_reduction: how the losses of examples become one.
         options: further arguments of `LinearEstimator`.
     """
-
-    def __init__(
-        self,
-        feature_columns: Sequence[Any],
-        model_dir: Any = None,
-        label_dimension: int = 1,
-        weight_column: Any = None,
-        *,
-        loss_reduction: str = _SUM,
-        **options: Any,
-    ) -> None:
-        head = RegressionHead(label_dimension, weight_column, loss_reduction)
-        super().__init__(head, feature_columns, model_dir, **options)

@@ -241,6 +241,7 @@ def test_a_module_elsewhere_that_imports_a_replaced_package_is_an_error_that_say
         importlib.import_module("oldlib")
 
 
+@pytest.mark.skipif(importlib.util.find_spec("tensorpack") is not None, reason="tensorpack itself is installed")
 def test_a_script_for_tensorpack_is_told_which_package_runs_it(run):
     with pytest.raises(ModuleNotFoundError, match="python -m tpk_tensorpack"):
         run("import tensorpack")

@@ -44,7 +44,7 @@ def run_program(tmp_path):
             with (tmp_path / "output.txt").open("w") as output:
                 process = start_programs(whose, directory, [name], output)
             try:
-                assert process.wait(300) == 0, (tmp_path / "output.txt").read_text()[-5000:]
+                assert process.wait(900) == 0, (tmp_path / "output.txt").read_text()[-5000:]
             finally:
                 process.kill()
                 process.wait(30)

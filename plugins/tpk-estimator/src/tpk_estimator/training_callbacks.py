@@ -105,10 +105,16 @@ class WriteSummaries(tpk.Callback):
     def __init__(self, results: StepResults, every_n_steps: int, directory: str, scaffold: Any) -> None:
         self._results = results
         self._every = every_n_steps
-        self._writer = v1.summary.FileWriterCache.get(directory)
+        self._directory = directory
+        self._writer: Any = None
         self._scaffold = scaffold
         self._next: int | None = None
         self._is_due = True
+
+    def before_train(self, trainer: tpk.Trainer) -> None:
+        """Open the event file."""
+        # Here, in the chief only: other processes would write to a file of the same name.
+        self._writer = v1.summary.FileWriterCache.get(self._directory)
 
     def before_run(self, run_context: Any) -> Any:
         """Fetch the summaries if they are due."""
@@ -129,4 +135,5 @@ class WriteSummaries(tpk.Callback):
 
     def after_train(self, trainer: tpk.Trainer) -> None:
         """Put what is written on disk."""
-        self._writer.flush()
+        if self._writer is not None:
+            self._writer.flush()

@@ -195,6 +195,17 @@ def test_a_training_step(graph, give):
     assert [each.op.name for each in graph.get_collection(v1.GraphKeys.SUMMARIES)] == ["loss"]
 
 
+@pytest.mark.parametrize(
+    ("head", "scope"), [(RegressionHead(), "training"), (tpk_estimator.contrib.regression_head(), "head")]
+)
+def test_variables_of_an_optimizer_have_the_scope_of_tensorflow(graph, head, scope):
+    w = v1.get_variable("w", [], initializer=v1.ones_initializer())
+    logits, labels = tf.reshape(w, [1, 1]), tf.constant([[3.0]])
+    head.create_estimator_spec({}, ModeKeys.TRAIN, logits, labels, optimizer=v1.train.AdamOptimizer())
+    names = {each.op.name for each in v1.global_variables()}
+    assert names == {"global_step", "w", "w/Adam", "w/Adam_1", f"{scope}/beta1_power", f"{scope}/beta2_power"}
+
+
 def test_update_ops_run_with_a_step():
     counted = v1.get_variable("counted", [], initializer=v1.zeros_initializer())
     v1.add_to_collection(v1.GraphKeys.UPDATE_OPS, v1.assign_add(counted, 1))

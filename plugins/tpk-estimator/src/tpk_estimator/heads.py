@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import abc
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import attrs
@@ -125,7 +126,8 @@ class Head(abc.ABC):
                     metrics["regularization_loss"] = v1.metrics.mean(tf.add_n(regularization_losses))
                 named = {self._key(name): metric for name, metric in metrics.items()}
                 return EstimatorSpec(mode, predictions, loss, eval_metric_ops=named)
-            train_op = _train_op(loss, optimizer, train_op_fn, trainable_variables, update_ops)
+            with self._train_scope():
+                train_op = _train_op(loss, optimizer, train_op_fn, trainable_variables, update_ops)
         with v1.name_scope(""):
             v1.summary.scalar(self._key("loss"), loss)
             if self.loss_reduction == v1.losses.Reduction.SUM:
@@ -148,6 +150,12 @@ class Head(abc.ABC):
     @abc.abstractmethod
     def predictions(self, logits: Any) -> dict[str, Any]:
         """Return the predictions by name."""
+
+    @contextmanager
+    def _train_scope(self) -> Iterator[None]:
+        """Enter the name scope of the optimizer, and of its own variables."""
+        with v1.name_scope(""), v1.name_scope("training"):
+            yield
 
     def _reduced(self, losses: Any, weights: Any, regularization_losses: Any) -> Any:
         loss = v1.losses.compute_weighted_loss(losses, weights, reduction=_REDUCTIONS[self.loss_reduction])
@@ -609,15 +617,3 @@ def _threshold_metrics(labels: Any, probabilities: Any, weights: Any, thresholds
         for metric in (v1.metrics.accuracy, v1.metrics.precision, v1.metrics.recall):
             metrics[f"{metric.__name__}/positive_threshold_{threshold:g}"] = metric(labels, positive, weights)
     return metrics
-
-
-class TrapezoidalBinaryClassHead(BinaryClassHead):
-    """A `BinaryClassHead` as TensorFlow 1 has it: the trapezoidal rule integrates the precision-recall curve."""
-
-    _summation_method = "trapezoidal"
-
-
-class TrapezoidalMultiLabelHead(MultiLabelHead):
-    """A `MultiLabelHead` as TensorFlow 1 has it: the trapezoidal rule integrates the precision-recall curve."""
-
-    _summation_method = "trapezoidal"

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tpk_estimator.estimator import Estimator
-from tpk_estimator.heads import MultiClassHead, RegressionHead, TrapezoidalBinaryClassHead
+from tpk_estimator.tensorflow1_heads import BinaryClassHead, MultiClassHead, RegressionHead
 
 _SUM = tf.compat.v1.losses.Reduction.SUM
 
@@ -35,7 +35,7 @@ class Classifier(Estimator):
         **options: Any,
     ) -> None:
         if n_classes == 2:
-            head: Any = TrapezoidalBinaryClassHead(weight_column, (), label_vocabulary, loss_reduction)
+            head: Any = BinaryClassHead(weight_column, (), label_vocabulary, loss_reduction)
         else:
             head = MultiClassHead(n_classes, weight_column, label_vocabulary, loss_reduction)
         super().__init__(head, *places, **options)

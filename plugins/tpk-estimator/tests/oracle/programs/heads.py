@@ -52,8 +52,7 @@ def model_with(head, is_regularized):
         hidden = tf.layers.batch_normalization(hidden, training=mode == tf.estimator.ModeKeys.TRAIN)
         logits = tf.layers.dense(hidden, head.logits_dimension, name="logits")
         kernel = next(each for each in tf.trainable_variables() if each.op.name == "logits/kernel")
-        # Adam would have variables in another scope, as the manual says.
-        optimizer = tf.train.GradientDescentOptimizer(0.1)
+        optimizer = tf.train.AdamOptimizer(0.1)
         return head.create_estimator_spec(
             features,
             mode,

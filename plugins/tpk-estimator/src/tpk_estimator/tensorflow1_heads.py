@@ -1,0 +1,43 @@
+"""The heads of `tf.contrib.estimator`, which canned estimators also have.
+
+The trapezoidal rule integrates their precision-recall curves, and their optimizers have no name scope of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tpk_estimator import heads
+
+
+class _HeadOfTensorFlow1(heads.Head):
+    _summation_method = "trapezoidal"
+
+    @contextmanager
+    def _train_scope(self) -> Iterator[None]:
+        yield
+
+
+class BinaryClassHead(_HeadOfTensorFlow1, heads.BinaryClassHead):
+    """See `tpk_estimator.BinaryClassHead`."""
+
+
+class LogisticRegressionHead(_HeadOfTensorFlow1, heads.LogisticRegressionHead):
+    """See `tpk_estimator.LogisticRegressionHead`."""
+
+
+class MultiClassHead(_HeadOfTensorFlow1, heads.MultiClassHead):
+    """See `tpk_estimator.MultiClassHead`."""
+
+
+class MultiLabelHead(_HeadOfTensorFlow1, heads.MultiLabelHead):
+    """See `tpk_estimator.MultiLabelHead`."""
+
+
+class PoissonRegressionHead(_HeadOfTensorFlow1, heads.PoissonRegressionHead):
+    """See `tpk_estimator.PoissonRegressionHead`."""
+
+
+class RegressionHead(_HeadOfTensorFlow1, heads.RegressionHead):
+    """See `tpk_estimator.RegressionHead`."""

@@ -34,13 +34,29 @@ def evaluate_spec(
     """
     values, update_op = _metrics(spec)
     final = v1.train.FinalOpsHook({**values, "global_step": v1.train.get_global_step()})
+    scaffold = spec.scaffold
+    if scaffold.local_init_op is not None:
+        # It does not initialize the metrics. The default one does, and comes first: both may set the same variables.
+        hooks = [_RunOnce(scaffold.local_init_op), *hooks]
+        default = v1.train.Scaffold.default_local_init_op()
+        scaffold = v1.train.Scaffold(local_init_op=default, copy_from_scaffold=scaffold)
     creator = v1.train.ChiefSessionCreator(
-        _scaffold(spec.scaffold), master, session_config, checkpoint_filename_with_path=checkpoint_path
+        scaffold, master, session_config, checkpoint_filename_with_path=checkpoint_path
     )
     with v1.train.MonitoredSession(creator, [*hooks, final]) as session:
         while not session.should_stop():
             session.run(update_op)
     return final.final_ops_values
+
+
+class _RunOnce(v1.train.SessionRunHook):
+    """Runs an op in a new session."""
+
+    def __init__(self, op: Any) -> None:
+        self._op = op
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        session.run(self._op)
 
 
 class StopAfterSteps(v1.train.SessionRunHook):
@@ -87,14 +103,6 @@ def _metrics(spec: EstimatorSpec) -> tuple[dict[str, Any], Any]:
     metrics = dict(sorted({**spec.eval_metric_ops, "loss": v1.metrics.mean(spec.loss)}.items()))
     updates = [update for _, update in metrics.values()]
     return {name: value for name, (value, _) in metrics.items()}, tf.group(*updates)
-
-
-def _scaffold(scaffold: Any) -> Any:
-    """Return the scaffold; a local_init_op of the user does not initialize the metrics, so the default one runs too."""
-    if scaffold.local_init_op is None:
-        return scaffold
-    both = tf.group(scaffold.local_init_op, v1.train.Scaffold.default_local_init_op())
-    return v1.train.Scaffold(local_init_op=both, copy_from_scaffold=scaffold)
 
 
 def _add_value(summary: Any, name: str, value: Any) -> None:

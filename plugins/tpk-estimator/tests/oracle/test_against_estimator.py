@@ -85,13 +85,20 @@ def values_in(checkpoint):
 
 
 def events_in(directory):
-    """Return the step, the tag and the value of each scalar; 0 for rates and for how full a queue is."""
+    """Return the step, the tag and the value of each scalar; 0 for what depends on timing.
+
+    That is rates, how full a queue is, and weights, which may be read before or after the step updates them. How far
+    apart summaries are depends on timing in Estimator, too, unless each step has one.
+    """
     return [
-        (event.step, value.tag, 0.0 if value.tag.endswith(("/sec", "_full")) else value.simple_value)
+        (event.step, value.tag, 0.0 if value.tag.endswith(_DEPENDS_ON_TIMING) else value.simple_value)
         for path in sorted(directory.glob("events.out.tfevents.*"))
         for event in tf.compat.v1.train.summary_iterator(str(path))
         for value in event.summary.value
     ]
+
+
+_DEPENDS_ON_TIMING = ("/sec", "_full", "/bias", "_weights")
 
 
 def saved_models_in(directory):

@@ -65,7 +65,7 @@ def as_json(value):
     return value.decode() if isinstance(value, bytes) else np.asarray(value).tolist()
 
 
-config = tf.estimator.RunConfig(save_summary_steps=4, save_checkpoints_steps=6)
+config = tf.estimator.RunConfig(save_summary_steps=1, save_checkpoints_steps=6)
 for name, (make, labels) in ESTIMATORS.items():
     estimator = make(model_dir=name, config=config)
     estimator.train(lambda labels=labels: input_fn(labels, repeat=True), steps=12)

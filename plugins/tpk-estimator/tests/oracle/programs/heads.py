@@ -75,7 +75,7 @@ def as_json(value):
     return value.decode() if isinstance(value, bytes) else np.asarray(value).tolist()
 
 
-config = tf.estimator.RunConfig(save_summary_steps=4)
+config = tf.estimator.RunConfig(save_summary_steps=1)
 for name, (head, labels) in HEADS.items():
     estimator = tf.estimator.Estimator(model_with(head, name in ("classes", "binary")), name, config)
     estimator.train(lambda labels=labels: input_fn(labels, repeat=True), steps=6)

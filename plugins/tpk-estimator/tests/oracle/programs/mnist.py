@@ -63,7 +63,7 @@ def model_fn(features, labels, mode, params):
 session_config = tf.ConfigProto(
     inter_op_parallelism_threads=1, intra_op_parallelism_threads=1, allow_soft_placement=True
 )
-config = tf.estimator.RunConfig(session_config=session_config, save_summary_steps=4)
+config = tf.estimator.RunConfig(session_config=session_config, save_summary_steps=1)
 classifier = tf.estimator.Estimator(model_fn, "model", config, params={"data_format": "channels_last"})
 tensors = ["learning_rate", "cross_entropy", "train_accuracy"]
 for _ in range(2):

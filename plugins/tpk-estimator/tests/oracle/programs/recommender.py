@@ -27,7 +27,7 @@ def show(results):
     print(json.dumps({name: float(value) for name, value in sorted(results.items())}))
 
 
-config = tf.estimator.RunConfig(save_checkpoints_steps=10, save_summary_steps=5)
+config = tf.estimator.RunConfig(save_checkpoints_steps=10, save_summary_steps=1)
 ratings = CLICKS.astype(np.float32) / 2
 regressor = tf.estimator.DNNRegressor([8], DEEP, "regressor", weight_column="weight", config=config)
 regressor.train(input_fn(ratings, None), steps=20)

@@ -86,7 +86,7 @@ def input_fn(number, seed):
     return tf.data.Dataset.from_tensor_slices((images, labels)).repeat().batch(BATCH).prefetch(1)
 
 
-config = tf.estimator.RunConfig(save_checkpoints_secs=60 * 60 * 24, save_summary_steps=5)
+config = tf.estimator.RunConfig(save_checkpoints_secs=60 * 60 * 24, save_summary_steps=1)
 classifier = tf.estimator.Estimator(model_fn, "model", config, params={"weight_decay": 2e-4})
 for cycle in range(2):
     classifier.train(lambda: input_fn(40, 1), max_steps=8 * (cycle + 1))

@@ -80,7 +80,7 @@ def serving_input_receiver_fn():
 
 
 params = {"epochs": 4, "batch_size": 5}
-config = tf.estimator.RunConfig(save_checkpoints_steps=15, save_summary_steps=5, log_step_count_steps=5)
+config = tf.estimator.RunConfig(save_checkpoints_steps=15, save_summary_steps=1, log_step_count_steps=5)
 estimator = tf.estimator.Estimator(model_fn, "model", config, params)
 pathlib.Path(estimator.eval_dir()).mkdir(parents=True)
 train_spec = tf.estimator.TrainSpec(lambda: input_fn(60, 1, params, True), max_steps=40)

@@ -169,7 +169,7 @@ class Estimator:
             except (tf.errors.AbortedError, tf.errors.UnavailableError) as error:
                 if self._config.task.is_collective:
                     raise
-                logger.warning("a parameter server was lost, so training starts again from its checkpoint: %s", error)
+                logger.warning("the session was lost, so training starts again from its latest checkpoint: %s", error)
         logger.info("Loss for final step: %s.", loss)
         return self
 

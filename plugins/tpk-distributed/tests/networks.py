@@ -90,7 +90,7 @@ class Network:
         """Have each host drop a share of the packets that it receives.
 
         Raises:
-            OSError: if there is no iptables. (The kernels of many containers do not have netem.)
+            OSError: if iptables is missing. (The kernels of many containers do not have netem.)
         """
         drop = ("-i", "eth0", "-m", "statistic", "--mode", "random", "--probability", str(share), "-j", "DROP")
         for host in self.hosts:

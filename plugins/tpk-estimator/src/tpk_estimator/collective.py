@@ -88,7 +88,7 @@ class _Trainer(tpk.TowerTrainer):
 
 
 class _OverProcesses(tf.distribute.ReductionToOneDevice):  # type: ignore[misc]
-    """Reduces the gradients of the devices of this process, and then those of all processes."""
+    """Reduces gradients over the devices of this process, and then over all processes."""
 
     def __init__(self, strategy: Any, device: str) -> None:
         super().__init__()

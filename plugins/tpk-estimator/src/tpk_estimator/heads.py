@@ -153,7 +153,7 @@ class Head(abc.ABC):
 
     @contextmanager
     def _train_scope(self) -> Iterator[None]:
-        """Enter the name scope of the optimizer, and of its own variables."""
+        """Enter the name scope for the ops and variables of the optimizer."""
         with v1.name_scope(""), v1.name_scope("training"):
             yield
 

@@ -83,7 +83,7 @@ class ResumePoint(tpk.Callback):
             raise tpk.Preempted.by(signum, message)
 
     def write(self, global_step: int) -> None:
-        """Write the number of steps for a checkpoint that is about to be saved, beside those of earlier ones."""
+        """Record the number of steps for a checkpoint that is about to be saved."""
         self._known[str(global_step)] = self._before + self.trainer.global_step - self._first_step
         self.folder.mkdir(parents=True, exist_ok=True)
         replace_file(self._path, json.dumps(self._known).encode())

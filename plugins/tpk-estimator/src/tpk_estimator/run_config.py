@@ -51,7 +51,7 @@ class RunConfig:
         keep_checkpoint_max: the number of latest checkpoints to keep; 0 or None for all.
         keep_checkpoint_every_n_hours: also keep one checkpoint for each period of this many hours.
         log_step_count_steps: the number of steps between two lines in the log with the loss and the rate.
-        train_distribute: a `tf.distribute.MirroredStrategy`: each device trains with a batch of its own. In a cluster
+        train_distribute: a `tf.distribute.MirroredStrategy`: each device takes its own batch. In a cluster
             without parameter servers, these are the devices of each process; None for all of its GPUs.
         device_fn: a function that returns the device of an op.
         protocol: the protocol of the servers of a cluster.

@@ -1,6 +1,6 @@
 """The heads of `tf.contrib.estimator`, which canned estimators also have.
 
-The trapezoidal rule integrates their precision-recall curves, and their optimizers have no name scope of their own.
+The trapezoidal rule integrates their precision-recall curves, and optimizers stay in the name scope of the head.
 """
 
 from __future__ import annotations

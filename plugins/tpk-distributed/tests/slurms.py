@@ -102,9 +102,9 @@ def slurm(network: Network, directory: Path, options: Sequence[str] = ()) -> Ite
         start(0, "slurmctld", "-D")
         for number in range(len(network.hosts)):
             start(number, "slurmd", "-D", "-N", network.hosts[number])
+        ended.callback(made.run, "scancel", "--user=root", "--signal=KILL", "--full")
         wait_for(lambda: made.run("sinfo", "-h", "-o", "%T %D").stdout.strip() == f"idle {len(network.hosts)}")
         yield made
-        made.run("scancel", "--user=root", "--signal=KILL", "--full")
 
 
 def missing_programs() -> list[str]:

@@ -97,6 +97,18 @@ def test_a_worker_that_is_silent_is_gone_once_it_does_not_listen_or_after_the_ti
     assert world.members.staying() == []
 
 
+def test_an_answer_is_waited_for_until_the_process_would_count_as_gone(world):
+    world.now = 50
+    world.beat(1)
+    world.now = 55
+    assert world.members.patience(("worker", 1)) == 55
+    assert world.members.patience(("worker", 2)) == 5
+    world.now = 61
+    world.beat()
+    assert names(world.members.gone()) == [RANK_2]
+    assert world.members.patience(("worker", 2)) < 5
+
+
 def test_a_process_with_heartbeats_is_alive_even_if_its_port_is_closed(world):
     world.refused.update(WORKERS)
     for _ in range(5):

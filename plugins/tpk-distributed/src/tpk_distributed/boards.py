@@ -14,7 +14,7 @@ from tpk_distributed.membership import Key, WorkerState
 from tpk_distributed.tensorflow_server import RunningServer, SharedSession
 
 SECONDS_TO_ANSWER = 10.0
-"""The longest time that a thread waits for a board whose process is dead."""
+"""The longest time that a thread waits for a board whose process does not answer."""
 
 
 class Board:
@@ -26,20 +26,18 @@ class Board:
     Args:
         server: TensorFlow's server of this process.
         key: the process that has the board.
-        timeout: the number of seconds to wait for an answer.
 
     Attributes:
         key: the job and index of the process that has the board.
         is_written: whether this process writes its state there: on each parameter server, and on its own server.
     """
 
-    def __init__(self, server: RunningServer, key: Key, timeout: float) -> None:
+    def __init__(self, server: RunningServer, key: Key) -> None:
         cluster = server.cluster
         self.key = key
         self._is_own = key == (cluster.job, cluster.index)
         self.is_written = key[0] == PS or self._is_own
         self._server = server
-        self._timeout = min(timeout, SECONDS_TO_ANSWER)
         self._graph = tf.Graph()
         self._sess: SharedSession | None = None
         self._has_answered = False
@@ -55,34 +53,37 @@ class Board:
                 table_handle=table, keys=tf.constant([cluster.index], tf.int64), values=[self._new]
             )
 
-    def exchange(self, state: WorkerState) -> Mapping[int, WorkerState]:
+    def exchange(self, state: WorkerState | None, seconds: float) -> Mapping[int, WorkerState]:
         """Write the state of this worker if `is_written`, and return the states on the board, by rank.
+
+        Args:
+            state: the state of this worker; None writes nothing.
+            seconds: how long to wait for an answer, up to `SECONDS_TO_ANSWER`.
 
         Raises:
             OSError: if nothing listens at the address of the process.
             tf.errors.OpError: if the process does not answer in time.
         """
-        if not self.is_written:
-            return self.read()
-        states, _ = self._run([self._read, self._write], {self._new: np.array(state.encode(), object)})
-        return _decoded(states)
-
-    def read(self) -> Mapping[int, WorkerState]:
-        """Return the states on the board, by rank; see `exchange`."""
-        return _decoded(self._run(self._read))
+        fetches: list[Any] = [self._read]
+        feed: dict[Any, Any] = {}
+        if state is not None and self.is_written:
+            fetches, feed = [self._read, self._write], {self._new: np.array(state.encode(), object)}
+        encoded, *_ = self._run(fetches, feed, min(seconds, SECONDS_TO_ANSWER))
+        return {rank: WorkerState.decode(data) for rank, data in enumerate(encoded) if data}
 
     def close(self) -> None:
         """Close the session."""
         if self._sess is not None:
             self._sess.close()
 
-    def _run(self, fetches: Any, feed: Mapping[Any, Any] | None = None) -> Any:
+    def _run(self, fetches: list[Any], feed: Mapping[Any, Any], seconds: float) -> Any:
         if self._sess is None:
             if not self._is_own:
-                check_listening(self._server.cluster.jobs[self.key[0]][self.key[1]], self._timeout)
-            self._sess = self._server.session_with(*self.key, self._graph, max(int(self._timeout * 1000), 1))
+                check_listening(self._server.cluster.jobs[self.key[0]][self.key[1]], seconds)
+            self._sess = self._server.session_with(*self.key, self._graph, int(SECONDS_TO_ANSWER * 1000))
+        options = tf.compat.v1.RunOptions(timeout_in_ms=int(seconds * 1000))
         try:
-            answer = self._sess.run(fetches, feed)
+            answer = self._sess.run(fetches, feed, options)
         except tf.errors.OpError:
             if not self._has_answered:  # The process may still be starting.
                 self._sess.close()
@@ -90,8 +91,3 @@ class Board:
             raise
         self._has_answered = True
         return answer
-
-
-def _decoded(states: Any) -> dict[int, WorkerState]:
-    decoded = {rank: WorkerState.decode(data) for rank, data in enumerate(states)}
-    return {rank: state for rank, state in decoded.items() if state is not None}

@@ -67,7 +67,7 @@ class Heartbeat:
         self._is_stopped = threading.Event()
         # One on each parameter server, or on each worker if the cluster has only workers.
         job, count = (PS, len(cluster.ps)) if cluster.ps else (WORKER, cluster.world_size)
-        boards = [Board(server, (job, index), timeouts.heartbeat) for index in range(count)]
+        boards = [Board(server, (job, index)) for index in range(count)]
         self._beat_now = {board.key: threading.Event() for board in boards}
         self._threads = [
             threading.Thread(
@@ -220,7 +220,7 @@ class Heartbeat:
             if is_last and (not board.is_written or board.key in [each.key for each in self.members.gone()]):
                 break
             try:
-                states = board.exchange(self._next_state())
+                states = board.exchange(self._next_state(), self.members.patience(board.key))
             except (OSError, tf.errors.OpError) as error:
                 self.members.doubt(board.key, is_replaced=isinstance(error, tf.errors.AbortedError))
                 if is_last and has_come and self.failure is None:

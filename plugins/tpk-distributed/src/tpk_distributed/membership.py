@@ -69,9 +69,9 @@ class WorkerState:
         return json.dumps(attrs.asdict(self)).encode()
 
     @classmethod
-    def decode(cls, data: bytes) -> WorkerState | None:
-        """Return the state encoded in `data`; None if it is empty."""
-        return cls(**json.loads(data)) if data else None
+    def decode(cls, data: bytes) -> WorkerState:
+        """Return the state encoded in `data`."""
+        return cls(**json.loads(data))
 
     def has_left(self, training: int) -> bool:
         """Whether the worker has left this training."""
@@ -212,6 +212,14 @@ class Membership:
             member.gone = (
                 f"has given no sign of life for {silence:.0f} s: its process or host is dead, or the network is cut"
             )
+
+    def patience(self, key: Key) -> float:
+        """Return for how many seconds to wait for an answer of a process: until it would be considered dead."""
+        member = self._members.get(key)
+        if member is None:
+            return self._timeouts.heartbeat
+        left = 0.0 if member.gone else self._timeouts.heartbeat - self._silence(member)
+        return max(left, SECONDS_BETWEEN_BEATS)
 
     # Conclusions.
 

@@ -9,7 +9,7 @@ from contextlib import closing
 
 from tpk.errors import PeerError
 from tpk.train.resume.preemption import handling_signals
-from tpk_distributed.boards import Board
+from tpk_distributed.boards import SECONDS_TO_ANSWER, Board
 from tpk_distributed.cluster import PS
 from tpk_distributed.membership import SECONDS_BETWEEN_BEATS, Membership
 from tpk_distributed.tensorflow_server import RunningServer
@@ -34,14 +34,14 @@ def serve_workers(server: RunningServer, timeouts: Timeouts) -> None:
     """
     cluster = server.cluster
     members = Membership(cluster, server.trainings, timeouts)
-    board = Board(server, (PS, cluster.index), timeouts.heartbeat)
+    board = Board(server, (PS, cluster.index))
     pause = threading.Event()
     started_at = time.monotonic()
     logger.info("%s serves %d workers", cluster.name, cluster.world_size)
     with closing(board), handling_signals():
         while members.staying() or members.missing():
             pause.wait(SECONDS_BETWEEN_BEATS)
-            members.note(board.read())
+            members.note(board.exchange(None, SECONDS_TO_ANSWER))
             # As long as there are workers, they detect missing processes themselves, and then leave.
             waited = time.monotonic() - started_at
             if waited > timeouts.start and not members.staying():

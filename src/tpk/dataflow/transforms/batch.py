@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from operator import countOf
 from typing import Any, TypeAlias
 
+import attrs
 import numpy as np
 
 from tpk.argument_checks import check_at_least
@@ -217,9 +218,24 @@ class Joiner:
         self._is_simple = not use_list and allocate is None
         self._numbers: Sequence[int] = ()
 
-    def copies(self, datapoints: Iterable[Any], size: int) -> Copies:
-        """Return copies of up to `size` datapoints of a flow that may write to their arrays again, for `join`."""
-        return Copies(datapoints, lambda first: self._new_arrays(first, size), size)
+    def copies(self, datapoints: Iterator[Any], size: int) -> list[Any] | Copies:
+        """Return copies of up to `size` datapoints of a flow that may write to their arrays again, for `join`.
+
+        Each array is copied to its row of the batch as it comes, while it is in the processor's cache, until a
+        datapoint does not fit the first one.
+        """
+        kind: type | None = None
+        columns: list[_Column] = []
+        count = 0
+        for datapoint in datapoints:
+            if count == 0 and type(datapoint) in (list, tuple, dict):
+                kind, arrays = type(datapoint), self._new_arrays(datapoint, size)
+                columns = [_column(name, arrays.get(name, [None] * size)) for name in _names(datapoint)]
+            if type(datapoint) is not kind or not _copy_to_row(datapoint, columns, count):
+                return [*Copies(kind, columns, count).as_list(), *map(copy_arrays, chain([datapoint], datapoints))]
+            datapoint = None  # its memory may be used for the next one
+            count += 1
+        return Copies(kind, columns, count)
 
     def join(self, datapoints: Sequence[Any] | Copies, numbers: Sequence[int] | int) -> Any:
         """Return several datapoints joined into one.
@@ -243,11 +259,9 @@ class Joiner:
         self._numbers = range(numbers, numbers + len(datapoints)) if isinstance(numbers, int) else numbers
         arrays: dict[Any, np.ndarray[Any, Any]] = {}
         if isinstance(datapoints, Copies):
-            if not datapoints.others:
-                joined = {name: self._join(name, column) for name, column in datapoints.columns.items()}
-                return joined if datapoints.kind is dict else list(joined.values())
-            datapoints = datapoints.as_list()
-        elif self._allocate is not None:
+            joined = {name: self._join(name, values[: len(datapoints)]) for name, values, *_ in datapoints.columns}
+            return joined if datapoints.kind is dict else list(joined.values())
+        if self._allocate is not None:
             arrays = self._new_arrays(datapoints[0], len(datapoints))
         joined = {name: self._join(name, values, arrays.get(name)) for name, values in self._columns(datapoints)}
         return list(joined.values()) if isinstance(datapoints[0], (list, tuple)) else joined
@@ -266,13 +280,14 @@ class Joiner:
         first = values[0]
         if type(first) is np.ndarray:
             shape, dtype, count = first.shape, first.dtype, len(values)
-            # Comprehensions are faster here than `map` with an `attrgetter`.
-            if (
-                countOf(map(type, values), np.ndarray) < count
-                or [each.shape for each in values].count(shape) < count
-                or [each.dtype for each in values].count(dtype) < count
-            ):
-                raise TypeError
+            for each in values:
+                # Equal dtypes are almost always the same object.
+                if (
+                    type(each) is not np.ndarray
+                    or each.shape != shape
+                    or (each.dtype is not dtype and each.dtype != dtype)
+                ):
+                    raise TypeError
             if array is None and count * first.nbytes <= FEW_BYTES and dtype.isnative and not dtype.hasobject:
                 try:
                     # The fastest way that does not align the array.
@@ -396,59 +411,37 @@ class Joiner:
         return InputError(message)
 
 
+@attrs.frozen
 class Copies:
-    """Copies of the datapoints of a batch, of a flow that may write to their arrays again.
-
-    Each array is copied to its row of the batch as it comes, while it is in the processor's cache.
-
-    Args:
-        datapoints: the datapoints.
-        new_arrays: makes the arrays of the batch, by component, given its first datapoint.
-        size: the largest number of datapoints.
+    """Copies of the datapoints of a batch, which have the same type and components.
 
     Attributes:
-        kind: the type of the first datapoint.
-        columns: the values of each component: an array with a row for each datapoint, or a list.
-        others: copies of the datapoints that do not fit the first one, by row.
+        kind: their type: list, tuple or dict; None if there is none.
+        columns: their components.
+        count: the number of datapoints.
     """
 
-    def __init__(
-        self, datapoints: Iterable[Any], new_arrays: Callable[[Any], dict[Any, np.ndarray[Any, Any]]], size: int
-    ) -> None:
-        self.kind: type | None = None
-        self.columns: dict[Any, Any] = {}
-        self.others: dict[int, Any] = {}
-        self._count = 0
-        columns: list[_Column] = []
-        for row, datapoint in enumerate(datapoints):
-            if row == 0 and type(datapoint) in (list, tuple, dict):
-                self.kind, arrays = type(datapoint), new_arrays(datapoint)
-                self.columns = {name: arrays.get(name, [None] * size) for name in _names(datapoint)}
-                columns = list(map(_column, self.columns.items()))
-            if type(datapoint) is not self.kind or not _copy_to_row(datapoint, columns, row):
-                self.others[row] = copy_arrays(datapoint)
-            datapoint = None  # its memory may be used for the next one
-            self._count += 1
-        self.columns = {name: column[: self._count] for name, column in self.columns.items()}
+    kind: type | None
+    columns: list[_Column]
+    count: int
 
     def __len__(self) -> int:
-        return self._count
+        return self.count
 
     def as_list(self) -> list[Any]:
         """Return the datapoints."""
-        return [self.others[row] if row in self.others else self._in_row(row) for row in range(len(self))]
+        return [self._in_row(row) for row in range(self.count)]
 
     def _in_row(self, row: int) -> Any:
-        datapoint = {name: column[row] for name, column in self.columns.items()}
+        datapoint = {name: values[row] for name, values, *_ in self.columns}
         return datapoint if self.kind is dict else list(datapoint.values())
 
 
 _Column: TypeAlias = tuple[Any, Any, tuple[int, ...] | None, np.dtype[Any] | None]
-"""The name of a component, its values in a batch, and the shape and dtype of each, or None if they are not arrays."""
+"""The name of a component, room for its values in a batch, and the shape and dtype of each; None if it is a list."""
 
 
-def _column(item: tuple[Any, Any]) -> _Column:
-    name, values = item
+def _column(name: Any, values: Any) -> _Column:
     is_array = isinstance(values, np.ndarray)
     return (name, values, values.shape[1:], values.dtype) if is_array else (name, values, None, None)
 
@@ -460,10 +453,10 @@ def _copy_to_row(datapoint: Any, columns: list[_Column], row: int) -> bool:
     try:
         for name, values, shape, dtype in columns:
             value = datapoint[name]
-            if type(value) is np.ndarray and value.shape == shape and value.dtype == dtype:
-                values[row] = value
-            elif shape is None:
+            if shape is None:
                 values[row] = value if type(value) in UNCHANGING else copy_arrays(value)
+            elif type(value) is np.ndarray and value.shape == shape and value.dtype == dtype:
+                values[row] = value
             else:
                 return False
     except KeyError:

@@ -159,30 +159,31 @@ class BatchDataByShape(BatchingDataFlow, LookaheadDataFlow):
         if may_refill(self.flow):
             datapoints = map(copy_arrays, datapoints)
         component, size = self.idx, self.batch_size
-        for numbered in enumerate(datapoints, self.upstream.delivered):
+        for number, datapoint in enumerate(datapoints, self.upstream.delivered):
             try:
-                shape = numbered[1][component].shape
+                shape = datapoint[component].shape
             except (AttributeError, LookupError, TypeError):
-                shape = self._shape(*numbered)
-            alike = held[shape]
-            alike.append(numbered)
+                shape = self._shape(datapoint, number)
+            alike, numbers = held[shape]
+            alike.append(datapoint)
+            numbers.append(number)
             if len(alike) == size:
                 del held[shape]
-                yield _join_numbered(joiner, alike)
+                yield joiner.join(alike, numbers)
                 if not held:
                     self.caught_up()
-        for alike in held.values() if self.remainder else ():
-            yield _join_numbered(joiner, alike)
+        for alike, numbers in held.values() if self.remainder else ():
+            yield joiner.join(alike, numbers)
 
-    def new_groups(self) -> dict[tuple[int, ...], list[tuple[int, Any]]]:
-        """Return the datapoints of each shape, with their numbers, at the start of a pass: none."""
-        return defaultdict(list)
+    def new_groups(self) -> dict[tuple[int, ...], tuple[list[Any], list[int]]]:
+        """Return the datapoints of each shape, and their numbers, at the start of a pass: none."""
+        return defaultdict(lambda: ([], []))
 
     def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
         """Return the same on top of a share of the flow beneath."""
         return self.with_sources([shard(self.flow, index, count)])
 
-    def _shape(self, number: int, datapoint: Any) -> tuple[int, ...]:
+    def _shape(self, datapoint: Any, number: int) -> tuple[int, ...]:
         try:
             return np.shape(datapoint[self.idx])
         except (LookupError, TypeError) as error:
@@ -194,11 +195,6 @@ class BatchDataByShape(BatchingDataFlow, LookaheadDataFlow):
             raise InputError(
                 f"BatchDataByShape: component {self.idx!r} of datapoint {number} has no shape: {error}"
             ) from error
-
-
-def _join_numbered(joiner: Joiner, numbered: Iterable[tuple[int, Any]]) -> Any:
-    numbers, datapoints = zip(*numbered, strict=True)
-    return joiner.join(list(datapoints), numbers)
 
 
 class Joiner:

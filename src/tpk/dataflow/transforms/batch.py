@@ -274,15 +274,11 @@ class Joiner:
             TypeError, ValueError, OverflowError: they are something else.
         """
         first = values[0]
-        if type(first) is np.ndarray:
+        kind = type(first)
+        if kind is np.ndarray:
             shape, dtype, count = first.shape, first.dtype, len(values)
             for each in values:
-                # Equal dtypes are almost always the same object.
-                if (
-                    type(each) is not np.ndarray
-                    or each.shape != shape
-                    or (each.dtype is not dtype and each.dtype != dtype)
-                ):
+                if type(each) is not kind or each.shape != shape or each.dtype != dtype:
                     raise TypeError
             if array is None and count * first.nbytes <= FEW_BYTES and dtype.isnative and not dtype.hasobject:
                 try:

@@ -24,7 +24,7 @@ OF_TENSORFLOW_1 = "3.7"
 TEST_TOOLS = [
     "pytest>=8",
     "pytest-timeout",
-    "pytest-xdist",
+    "pytest-xdist>=3.8",
     "hypothesis",
     "ipython",
     "pillow",
@@ -40,6 +40,8 @@ LIBRARIES = ["attrs", "click", "cloudpickle", "lazy-loader", "packaging", "rich"
 DATA_FORMATS = ["lmdb", "msgpack"]
 # Many tests wait for other processes: two more workers than there are cores; but each has a TensorFlow of its own.
 IN_PARALLEL = ["--numprocesses", str(min((os.cpu_count() or 1) + 2, 8)), "--dist", "loadfile"]
+# In the order of tests/conftest.py, which spreads the files that wait; xdist would begin with those of the most tests.
+SPREAD = [*IN_PARALLEL, "--no-loadscope-reorder"]
 # Of a test with many cases the oldest runs the first one; the newest runs so many that each value of each parameter
 # occurs. `tests_all` runs all of them.
 SOME_ON_OLDEST, SOME_ON_NEWEST = ["--cases-of-each", "1"], ["--each-choice"]
@@ -103,14 +105,14 @@ def tests_oldest(session):
     packages = [f"./plugins/tpk-{name}" for name in ("distributed", "keras", "lmdb")]
     session.install("--no-deps", ".", *packages)
     tests = [] if session.posargs else ["tests", *(f"{package}/tests" for package in packages)]
-    run_tests(session, *IN_PARALLEL, *tests, "--ignore=tests/manual", "-m", "not once", *SOME_ON_OLDEST)
+    run_tests(session, *SPREAD, *tests, "--ignore=tests/manual", "-m", "not once", *SOME_ON_OLDEST)
 
 
 @nox.session(python=NEWEST)
 def tests_newest(session):
     """The tests, on the newest of everything; of those with many cases, some. Then those of `tests_tf1`."""
     session.install("tensorflow==2.21.*", ".[test]")
-    run_tests(session, *IN_PARALLEL, "--ignore=tests/manual", *SOME_ON_NEWEST)
+    run_tests(session, *SPREAD, "--ignore=tests/manual", *SOME_ON_NEWEST)
     if not session.posargs:  # Here, because another environment takes as long as these tests.
         run_tests_in_tf1(session)
 

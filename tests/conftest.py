@@ -193,9 +193,10 @@ def pytest_collection_modifyitems(items):
 
 
 def alternate(items):
-    """Spread the files that wait among those that compute, so that workers that run side by side do both.
+    """Spread the files that wait among the first half of those that compute, so that workers side by side do both.
 
-    Those with many tests come first: a worker that began with one of them as the last would be waited for.
+    Those with many tests come first: a worker that began with one of them, or with one that waits, as the last would be
+    waited for.
     """
     files = {}
     for item in items:
@@ -203,7 +204,7 @@ def alternate(items):
     by_size = sorted(files, key=lambda path: len(files[path]), reverse=True)
     waiting = [path for path in by_size if not WAITING.isdisjoint(path.parts)]
     computing = [path for path in by_size if path not in waiting]
-    every = max(len(computing) // (len(waiting) or 1), 1)
+    every = max(len(computing) // (2 * len(waiting) or 1), 1)
     ordered = []
     while computing or waiting:
         ordered += waiting[:1] + computing[:every]

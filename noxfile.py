@@ -110,9 +110,13 @@ def tests_oldest(session):
 
 @nox.session(python=NEWEST)
 def tests_newest(session):
-    """The tests, on the newest of everything; of those with many cases, some. Then those of `tests_tf1`."""
-    session.install("tensorflow==2.21.*", ".[test]")
-    run_tests(session, *SPREAD, "--ignore=tests/manual", *SOME_ON_NEWEST)
+    """The tests, on the newest of everything; of those with many cases, some. Then those of `tests_tf1`.
+
+    With those of tpk-distributed, which mostly wait: alone they would leave the machine idle.
+    """
+    session.install("tensorflow==2.21.*", ".[test]", "./plugins/tpk-distributed[test]", "./plugins/tpk-keras")
+    tests = [] if session.posargs else ["tests", "plugins/tpk-distributed/tests"]
+    run_tests(session, *SPREAD, *tests, "--ignore=tests/manual", *SOME_ON_NEWEST)
     if not session.posargs:  # Here, because another environment takes as long as these tests.
         run_tests_in_tf1(session)
 
@@ -173,15 +177,16 @@ def plugins(session):
     # Together, since some depend on others.
     session.install(".[test]", *(f"{package}[test]" for package in PACKAGES))
     for package in PACKAGES:
+        if package.name == "tpk-distributed":  # `tests_newest` runs its tests.
+            continue
         environment = {}
         if package.name == "tpk-horovod" and build_horovod(session):
             environment["TPK_HOROVOD_BUILT"] = "1"
         session.chdir(package)
         # These have many tests, or such as wait; and the processes that they start find their own ports.
-        many = ("tpk-distributed", "tpk-horovod", "tpk-tensorflow1", "tpk-tensorpack")
+        many = ("tpk-horovod", "tpk-tensorflow1", "tpk-tensorpack")
         in_parallel = IN_PARALLEL if package.name in many else []
-        cases = ["-p", "case_selection", *SOME_ON_NEWEST] if package.name == "tpk-distributed" else []
-        run_tests(session, *in_parallel, *cases, **environment)
+        run_tests(session, *in_parallel, **environment)
         session.chdir(ROOT)
 
 
@@ -240,7 +245,7 @@ def faults(session):
 
 @nox.session(python=NEWEST)
 def hosts(session):
-    """Trainings on several hosts, which are network namespaces, in the long form; `plugins` runs a short one.
+    """Trainings on several hosts, which are network namespaces, in the long form; sessions of CI run a short one.
 
     They are skipped, with the reason, without root or iproute2, and some without SLURM, sshd, iptables or Horovod.
     """

@@ -39,7 +39,8 @@ ON_CPUS = ["-r", "requirements-cpu.txt"]
 LIBRARIES = ["attrs", "click", "cloudpickle", "lazy-loader", "packaging", "rich", "tomli", "tomli-w", "tqdm"]
 DATA_FORMATS = ["lmdb", "msgpack"]
 # Many tests wait for other processes: two more workers than there are cores; but each has a TensorFlow of its own.
-IN_PARALLEL = ["--numprocesses", str(min((os.cpu_count() or 1) + 2, 8)), "--dist", "loadfile"]
+WORKERS = ["--numprocesses", str(min((os.cpu_count() or 1) + 2, 8))]
+IN_PARALLEL = [*WORKERS, "--dist", "loadfile"]
 # In the order of tests/conftest.py, which spreads the files that wait; xdist would begin with those of the most tests.
 SPREAD = [*IN_PARALLEL, "--no-loadscope-reorder"]
 # Of a test with many cases the oldest runs the first one; the newest runs so many that each value of each parameter
@@ -151,7 +152,8 @@ def docs(session):
     session.install("tensorflow==2.21.*", ".[docs]", *packages)
     # What Material says of the future of MkDocs is no warning about these pages.
     session.run("mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
-    run_tests(session, "tests/manual", TPK_SITE=str(ROOT / "site"))
+    # Nearly all of it is one test, of each page.
+    run_tests(session, *WORKERS, "--dist", "worksteal", "tests/manual", TPK_SITE=str(ROOT / "site"))
 
 
 def build_horovod(session):
@@ -184,7 +186,7 @@ def plugins(session):
             environment["TPK_HOROVOD_BUILT"] = "1"
         session.chdir(package)
         # These have many tests, or such as wait; and the processes that they start find their own ports.
-        many = ("tpk-horovod", "tpk-tensorflow1", "tpk-tensorpack")
+        many = ("tpk-estimator", "tpk-horovod", "tpk-tensorflow1", "tpk-tensorpack")
         in_parallel = IN_PARALLEL if package.name in many else []
         run_tests(session, *in_parallel, **environment)
         session.chdir(ROOT)

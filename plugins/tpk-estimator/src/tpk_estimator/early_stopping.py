@@ -15,15 +15,13 @@ from tpk_estimator.estimator import Estimator
 logger = logging.getLogger(__name__)
 v1 = tf.compat.v1
 
-Hook = v1.train.SessionRunHook
-
 
 def make_early_stopping_hook(
     estimator: Estimator,
     should_stop_fn: Callable[[], bool],
     run_every_secs: float | None = 60,
     run_every_steps: int | None = None,
-) -> Hook:
+) -> Any:
     """Return a hook that stops a training when a function returns true.
 
     The hook adds no variable to the checkpoints, so a training may continue with or without it.
@@ -62,7 +60,7 @@ def stop_if_higher_hook(
     min_steps: int = 0,
     run_every_secs: float | None = 60,
     run_every_steps: int | None = None,
-) -> Hook:
+) -> Any:
     """Return a hook that stops a training when a metric of an evaluation was above a threshold.
 
     Args:
@@ -93,7 +91,7 @@ def stop_if_lower_hook(
     min_steps: int = 0,
     run_every_secs: float | None = 60,
     run_every_steps: int | None = None,
-) -> Hook:
+) -> Any:
     """Return a hook that stops a training when a metric of an evaluation was below a threshold.
 
     The arguments are those of `stop_if_higher_hook`.
@@ -113,7 +111,7 @@ def stop_if_no_increase_hook(
     min_steps: int = 0,
     run_every_secs: float | None = 60,
     run_every_steps: int | None = None,
-) -> Hook:
+) -> Any:
     """Return a hook that stops a training when a metric of evaluations has not increased for a number of steps.
 
     The other arguments are those of `stop_if_higher_hook`.
@@ -133,7 +131,7 @@ def stop_if_no_decrease_hook(
     min_steps: int = 0,
     run_every_secs: float | None = 60,
     run_every_steps: int | None = None,
-) -> Hook:
+) -> Any:
     """Return a hook that stops a training when a metric of evaluations has not decreased for a number of steps.
 
     The other arguments are those of `stop_if_higher_hook`.
@@ -145,7 +143,7 @@ def stop_if_no_decrease_hook(
     return _metric_hook(estimator, metric_name, should_stop, eval_dir, min_steps, run_every_secs, run_every_steps)
 
 
-def make_stop_at_checkpoint_step_hook(estimator: Estimator, last_step: int, **ignored: Any) -> Hook:
+def make_stop_at_checkpoint_step_hook(estimator: Estimator, last_step: int, **ignored: Any) -> Any:
     """Return a hook that stops a training at a global step.
 
     Args:
@@ -173,7 +171,7 @@ def _metric_hook(
     min_steps: int,
     run_every_secs: float | None,
     run_every_steps: int | None,
-) -> Hook:
+) -> Any:
     def should_stop_fn() -> bool:
         values = _evaluated(eval_dir or estimator.eval_dir(), metric_name)
         return should_stop((step, value) for step, value in values if step >= min_steps)
@@ -201,7 +199,7 @@ def _evaluated(directory: str, name: str) -> list[tuple[int, float]]:
     return sorted((step, metrics[name]) for step, metrics in values.items())
 
 
-class _StopHook(Hook):
+class _StopHook(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
     def __init__(self, should_stop_fn: Callable[[], bool], timer: Any) -> None:
         self._should_stop_fn = should_stop_fn
         self._timer = timer

@@ -76,7 +76,7 @@ class Estimator:
     @property
     def model_dir(self) -> str:
         """The directory of checkpoints and event files."""
-        return self._config.model_dir
+        return str(self._config.model_dir)
 
     @property
     def config(self) -> RunConfig:
@@ -86,7 +86,7 @@ class Estimator:
     @property
     def params(self) -> dict[str, Any]:
         """A copy of the parameters."""
-        return copy.deepcopy(self.model.params or {})
+        return copy.deepcopy(dict(self.model.params or {}))
 
     @property
     def model_fn(self) -> Callable[..., EstimatorSpec]:
@@ -99,7 +99,8 @@ class Estimator:
 
     def latest_checkpoint(self) -> str | None:
         """Return the path of the latest checkpoint in `model_dir`; None if there is none."""
-        return tf.train.latest_checkpoint(self.model_dir)
+        path: str | None = tf.train.latest_checkpoint(self.model_dir)
+        return path
 
     def get_variable_names(self) -> list[str]:
         """Return the names of the variables in the latest checkpoint.

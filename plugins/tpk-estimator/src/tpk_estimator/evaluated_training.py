@@ -10,11 +10,12 @@ from typing import Any
 
 import attrs
 import tensorflow as tf
-from attrs.validators import ge, gt, instance_of, is_callable, optional
+from attrs.validators import ge, instance_of, is_callable, optional
 
 from tpk_estimator.cluster import start_server
 from tpk_estimator.estimator import Estimator
 from tpk_estimator.exporters import Exporter
+from tpk_estimator.run_config import positive_or_none
 from tpk_estimator.task import EVALUATOR
 
 logger = logging.getLogger(__name__)
@@ -26,7 +27,7 @@ def _as_tuple(values: Any) -> tuple[Any, ...]:
 
 
 def _tuple_of(kind: type) -> Any:
-    validator = attrs.validators.deep_iterable(instance_of(kind))
+    validator: Any = attrs.validators.deep_iterable(instance_of(kind))
     return attrs.field(default=(), converter=_as_tuple, validator=validator)
 
 
@@ -42,7 +43,7 @@ class TrainSpec:
     """
 
     input_fn: Callable[..., Any] = attrs.field(validator=is_callable())
-    max_steps: int | None = attrs.field(default=None, validator=optional(gt(0)))
+    max_steps: int | None = positive_or_none(None)
     hooks: Sequence[Any] = _tuple_of(v1.train.SessionRunHook)
     saving_listeners: Sequence[Any] = _tuple_of(v1.train.CheckpointSaverListener)
 
@@ -65,7 +66,7 @@ class EvalSpec:
     """
 
     input_fn: Callable[..., Any] = attrs.field(validator=is_callable())
-    steps: int | None = attrs.field(default=100, validator=optional(gt(0)))
+    steps: int | None = positive_or_none(100)
     name: str | None = attrs.field(default=None, validator=optional(instance_of(str)))
     hooks: Sequence[Any] = _tuple_of(v1.train.SessionRunHook)
     exporters: Sequence[Exporter] = _tuple_of(Exporter)
@@ -147,7 +148,7 @@ class _Evaluator:
         return bool(self._max_steps and self.results and self.results["global_step"] >= self._max_steps)
 
 
-class _EvaluateCheckpoints(v1.train.CheckpointSaverListener):
+class _EvaluateCheckpoints(tf.compat.v1.train.CheckpointSaverListener):  # type: ignore[misc]
     """Evaluates checkpoints of the training, but not the first one, and not too often."""
 
     def __init__(self, evaluator: _Evaluator, throttle_secs: float) -> None:

@@ -46,10 +46,10 @@ def evaluate_spec(
     with v1.train.MonitoredSession(creator, [*hooks, final]) as session:
         while not session.should_stop():
             session.run(update_op)
-    return final.final_ops_values
+    return dict(final.final_ops_values)
 
 
-class _RunOnce(v1.train.SessionRunHook):
+class _RunOnce(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
     """Runs an op in a new session."""
 
     def __init__(self, op: Any) -> None:
@@ -59,7 +59,7 @@ class _RunOnce(v1.train.SessionRunHook):
         session.run(self._op)
 
 
-class StopAfterSteps(v1.train.SessionRunHook):
+class StopAfterSteps(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
     """Stops an evaluation after a number of steps, and logs its progress."""
 
     def __init__(self, steps: int) -> None:

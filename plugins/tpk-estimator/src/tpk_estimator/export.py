@@ -5,7 +5,6 @@ from __future__ import annotations
 import abc
 import logging
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 import attrs
@@ -36,6 +35,10 @@ def _check_tensor(name: str, tensor: Any, dtype: Any = None) -> None:
         raise ValueError(f"{name} must have the dtype {dtype.name}, but {tensor.name!r} has {tensor.dtype.name}.")
 
 
+def _as_outputs(value: Any) -> dict[str, Any]:
+    return _named_tensors("outputs", "output", value)
+
+
 def _as_features(value: Any) -> dict[Any, Any]:
     return _named_tensors("features", "feature", value, key_type=object)
 
@@ -48,7 +51,8 @@ def _as_alternatives(value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping | None):
         raise ValueError(f"receiver_tensors_alternatives must be a dict of receiver tensors by name, but is {value!r}.")
     return {
-        name: _named_tensors(f"receiver_tensors_alternatives[{name!r}]", "input", value[name]) for name in value or {}
+        name: _named_tensors(f"receiver_tensors_alternatives[{name!r}]", "input", receivers)
+        for name, receivers in (value or {}).items()
     }
 
 
@@ -153,7 +157,7 @@ class PredictOutput(ExportOutput):
         ValueError: if an output is not a tensor, or a name is not a string.
     """
 
-    outputs: Any = attrs.field(converter=partial(_named_tensors, "outputs", "output"))
+    outputs: Any = attrs.field(converter=_as_outputs)
 
     def _signature(self, receivers: Mapping[str, Any]) -> Any:
         return v1.saved_model.predict_signature_def(dict(receivers), self.outputs)

@@ -9,11 +9,11 @@ from typing import Any
 
 import attrs
 import tensorflow as tf
-from attrs.validators import gt, optional
 
 from tpk_estimator.model import argument_names
+from tpk_estimator.run_config import positive_or_none
 
-_keep = attrs.field(default=5, validator=optional(gt(0)))
+_keep: Any = positive_or_none(5)
 
 
 class Exporter(abc.ABC):

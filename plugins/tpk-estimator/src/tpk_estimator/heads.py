@@ -65,7 +65,6 @@ class Head(abc.ABC):
     A subclass defines `predictions`, and how labels, losses, metrics and export outputs follow from them.
 
     Attributes:
-        logits_dimension: the size of the last dimension of the logits.
         weight_column: the name of a feature with the weights of examples, or a numeric feature column.
         loss_reduction: how the losses of examples become one: a name of `tf.compat.v1.losses.Reduction` or
             `tf.keras.losses.Reduction`.
@@ -74,11 +73,15 @@ class Head(abc.ABC):
         name: the suffix of the names of metrics and summaries, and the name scope of the ops.
     """
 
-    logits_dimension: int
     weight_column: Any
     loss_reduction: str
     loss_fn: Callable[..., Any] | None
     name: str | None
+
+    @property
+    @abc.abstractmethod
+    def logits_dimension(self) -> int:
+        """The size of the last dimension of the logits."""
 
     def create_estimator_spec(
         self,
@@ -496,7 +499,7 @@ class MultiLabelHead(_ClassHead):
             **_threshold_metrics(labels, probabilities, weights, self.thresholds),
         }
         for label in self.classes_for_class_based_metrics:
-            index = self.label_vocabulary.index(label) if isinstance(label, str) else label
+            index = list(self.label_vocabulary or ()).index(label) if isinstance(label, str) else label
             suffix = label if isinstance(label, str) else f"class{label}"
             column = slice(index, index + 1)
             metrics[f"probability_mean/{suffix}"] = v1.metrics.mean(probabilities[..., column], weights)

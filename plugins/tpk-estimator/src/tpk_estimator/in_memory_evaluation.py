@@ -14,7 +14,7 @@ from tpk_estimator.spec import ModeKeys
 v1 = tf.compat.v1
 
 
-class InMemoryEvaluatorHook(v1.train.SessionRunHook):
+class InMemoryEvaluatorHook(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
     """Evaluates with the values of the running training: before it, every few steps, and after it.
 
     Args:

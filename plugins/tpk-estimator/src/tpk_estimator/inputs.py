@@ -195,7 +195,7 @@ class _Enqueue:
         sess.run(self.op, dict(zip(self.placeholders, next(self.batches), strict=True)))
 
 
-class _FeedingQueueRunner(v1.train.QueueRunner):
+class _FeedingQueueRunner(tf.compat.v1.train.QueueRunner):  # type: ignore[misc]
     """A queue runner whose threads feed their enqueue ops. The last thread to end closes the queue."""
 
     def __init__(self, queue: Any, work: list[_Enqueue]) -> None:

@@ -112,12 +112,13 @@ class Model:
             iterator = tf.compat.v1.data.make_initializable_iterator(result)
             result = iterator.get_next()
         if not isinstance(result, list | tuple):
-            return Inputs(result, iterator=iterator)
+            return Inputs(result, None, iterator)
         if len(result) != 2:
             raise ValueError(
                 f"input_fn returned {len(result)} values: return (features, labels), or a dataset of such pairs."
             )
-        return Inputs(*result, iterator=iterator)
+        features, labels = result
+        return Inputs(features, labels, iterator)
 
     def call_model_fn(
         self, features: Any, labels: Any, mode: str, params: Mapping[str, Any] | None = None
@@ -161,7 +162,7 @@ def argument_names(function: Callable[..., Any]) -> list[str]:
     return [each.name for each in parameters if each.kind not in kinds and each.name not in given]
 
 
-class _InitializeIterator(tf.compat.v1.train.SessionRunHook):
+class _InitializeIterator(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
     """Starts the iterator over the dataset of an ``input_fn``."""
 
     def __init__(self, iterator: Any) -> None:

@@ -93,7 +93,7 @@ class ResumePoint(tpk.Callback):
         self._path.unlink(missing_ok=True)
 
 
-class _WriteSteps(tf.compat.v1.train.CheckpointSaverListener):
+class _WriteSteps(tf.compat.v1.train.CheckpointSaverListener):  # type: ignore[misc]
     """Writes the number of steps before each checkpoint, so that a kill leaves no checkpoint without it."""
 
     def __init__(self, point: ResumePoint) -> None:

@@ -22,6 +22,11 @@ _UNSET: Any = object()
 _SECONDS_BETWEEN_CHECKPOINTS = 600
 
 
+def positive_or_none(default: Any) -> Any:
+    """Return an attrs field for a positive number or None."""
+    return attrs.field(default=default, validator=optional(gt(0)))
+
+
 def _at_least(minimum: int, default: Any) -> Any:
     return attrs.field(default=default, validator=optional(ge(minimum)))
 
@@ -72,8 +77,8 @@ class RunConfig:
     save_checkpoints_secs: float | None = _UNSET
     session_config: Any = attrs.field(default=None, validator=optional(instance_of(tf.compat.v1.ConfigProto)))
     keep_checkpoint_max: int | None = _at_least(0, 5)
-    keep_checkpoint_every_n_hours: float = attrs.field(default=10_000, validator=optional(gt(0)))
-    log_step_count_steps: int | None = attrs.field(default=100, validator=optional(gt(0)))
+    keep_checkpoint_every_n_hours: float = positive_or_none(10_000)
+    log_step_count_steps: int | None = positive_or_none(100)
     train_distribute: Any = None
     device_fn: Any = attrs.field(default=None, validator=_check_device_fn)
     protocol: str | None = attrs.field(default=None, validator=in_([None, "grpc", "grpc+verbs"]))

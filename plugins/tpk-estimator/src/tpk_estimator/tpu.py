@@ -136,7 +136,7 @@ class TPUEstimatorSpec:
     def as_estimator_spec(self) -> EstimatorSpec:
         """Return the `EstimatorSpec` with the same ops."""
         metrics = None if self.eval_metrics is None else _call(*self.eval_metrics)
-        hooks = [] if self.host_call is None else [_RunHostCall(_call(*self.host_call))]
+        hooks = () if self.host_call is None else (_RunHostCall(_call(*self.host_call)),)
         return EstimatorSpec(
             mode=self.mode,
             predictions=self.predictions,
@@ -144,10 +144,10 @@ class TPUEstimatorSpec:
             train_op=self.train_op,
             eval_metric_ops=metrics,
             export_outputs=self.export_outputs,
-            training_hooks=[*(self.training_hooks or ()), *hooks],
+            training_hooks=(*(self.training_hooks or ()), *hooks),
             scaffold=None if self.scaffold_fn is None else self.scaffold_fn(),
-            evaluation_hooks=[*(self.evaluation_hooks or ()), *hooks],
-            prediction_hooks=[*(self.prediction_hooks or ()), *hooks],
+            evaluation_hooks=(*(self.evaluation_hooks or ()), *hooks),
+            prediction_hooks=(*(self.prediction_hooks or ()), *hooks),
         )
 
 
@@ -234,10 +234,10 @@ class _TPUModel(Model):
             return spec
         directory = self.config.model_dir if self.config.save_summary_steps else None
         hook = _LogRates(size, self.log_every_n_steps, directory)
-        return attrs.evolve(spec, training_hooks=[*spec.training_hooks, hook])
+        return attrs.evolve(spec, training_hooks=(*spec.training_hooks, hook))
 
 
-class CrossShardOptimizer(v1.train.Optimizer):
+class CrossShardOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
     """Averages gradients over the shards of a TPU; here there is one shard.
 
     Args:
@@ -278,7 +278,7 @@ def _call(function: Callable[..., Any], tensors: Any) -> Any:
     return function(**tensors) if isinstance(tensors, Mapping) else function(*tensors)
 
 
-class _RunHostCall(v1.train.SessionRunHook):
+class _RunHostCall(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
     """Runs a host call with each step, and opens and flushes the writers of `tf.summary` that it uses."""
 
     def __init__(self, result: Any) -> None:
@@ -298,7 +298,7 @@ class _RunHostCall(v1.train.SessionRunHook):
         session.run(self._flushes)
 
 
-class _LogRates(v1.train.StepCounterHook):
+class _LogRates(tf.compat.v1.train.StepCounterHook):  # type: ignore[misc]
     """Logs and writes the rates of steps and of examples."""
 
     def __init__(self, batch_size: int, every_n_steps: int, output_dir: str | None) -> None:

@@ -76,7 +76,7 @@ def training_callbacks(
     _add_saver(spec.scaffold, config)
     results = StepResults(spec.train_op, spec.loss)
     worker_hooks = [*inputs.hooks, *hooks, *_watching_hooks(spec, config), *spec.training_hooks]
-    saving = []
+    saving: list[tpk.Callback] = []
     savers = _saver_hooks([*worker_hooks, *spec.training_chief_hooks])
     if not savers and (config.save_checkpoints_secs or config.save_checkpoints_steps):
         savers = [_saver_hook(spec.scaffold, config)]
@@ -90,9 +90,12 @@ def training_callbacks(
         )
     for listener in saving_listeners:
         _listen(savers[0], listener)
-    chief_callbacks = [*saving, *map(tpk.HookToCallback, [*spec.training_chief_hooks, *_counting_hooks(config)])]
+    chief_callbacks: list[tpk.Callback] = [
+        *saving,
+        *map(tpk.HookToCallback, [*spec.training_chief_hooks, *_counting_hooks(config)]),
+    ]
     if config.save_summary_steps:
-        summaries = WriteSummaries(results, config.save_summary_steps, config.model_dir, spec.scaffold)
+        summaries = WriteSummaries(results, config.save_summary_steps, str(config.model_dir), spec.scaffold)
         chief_callbacks.append(summaries)
     return results, chief_callbacks, list(map(tpk.HookToCallback, worker_hooks)), savers[0] if savers else None
 

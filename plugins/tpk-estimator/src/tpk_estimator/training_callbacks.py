@@ -67,7 +67,7 @@ class SaveCheckpoints(tpk.HookToCallback):
 
     def __init__(self, hook: Any, results: StepResults, every_n_steps: int | None) -> None:
         super().__init__(hook)
-        self.unused_hooks.add("before_run")
+        self.unused_hooks = {*self.unused_hooks, "before_run"}
         self._results = results
         self._every = every_n_steps
         self._next = 0

@@ -12,6 +12,10 @@ import tensorflow as tf
 VocabInfo = tf.compat.v1.train.VocabInfo
 
 
+def _as_mapping(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    return given or {}
+
+
 @attrs.frozen
 class WarmStartSettings:
     """Which variables start from the values in another checkpoint; see `tf.compat.v1.train.warm_start`.
@@ -29,8 +33,8 @@ class WarmStartSettings:
 
     ckpt_to_initialize_from: str = attrs.field(validator=attrs.validators.min_len(1))
     vars_to_warm_start: Any = ".*"
-    var_name_to_vocab_info: Mapping[str, Any] = attrs.field(default=None, converter=lambda given: given or {})
-    var_name_to_prev_var_name: Mapping[str, str] = attrs.field(default=None, converter=lambda given: given or {})
+    var_name_to_vocab_info: Mapping[str, Any] = attrs.field(default=None, converter=_as_mapping)
+    var_name_to_prev_var_name: Mapping[str, str] = attrs.field(default=None, converter=_as_mapping)
 
     @property
     def checkpoint(self) -> str:

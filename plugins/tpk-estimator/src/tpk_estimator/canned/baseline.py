@@ -49,7 +49,7 @@ class BaselineClassifier(Classifier, BaselineEstimator):
     """A classifier that learns the distribution of the classes.
 
     Args:
-        model_dir: the directory of checkpoints and event files.
+        arguments: `model_dir` of `BaselineEstimator`, which can also be given by name.
         n_classes: the number of classes.
         weight_column: the name of a feature with the weights of examples, or a numeric feature column.
         label_vocabulary: the names of the classes, if the labels are strings.
@@ -62,7 +62,7 @@ class BaselineRegressor(Regressor, BaselineEstimator):
     """A regressor that learns the mean of the labels.
 
     Args:
-        model_dir: the directory of checkpoints and event files.
+        arguments: `model_dir` of `BaselineEstimator`, which can also be given by name.
         label_dimension: how many numbers each example has.
         weight_column: the name of a feature with the weights of examples, or a numeric feature column.
         loss_reduction: how the losses of examples become one.

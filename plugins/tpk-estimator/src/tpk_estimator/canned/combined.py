@@ -118,7 +118,7 @@ class DNNLinearCombinedClassifier(Classifier, DNNLinearCombinedEstimator):
     """A wide and deep classifier.
 
     Args:
-        model_dir: the directory of checkpoints and event files.
+        arguments: `model_dir` of `DNNLinearCombinedEstimator`, which can also be given by name.
         n_classes: the number of classes.
         weight_column: the name of a feature with the weights of examples, or a numeric feature column.
         label_vocabulary: the names of the classes, if the labels are strings.
@@ -131,7 +131,7 @@ class DNNLinearCombinedRegressor(Regressor, DNNLinearCombinedEstimator):
     """A wide and deep regressor.
 
     Args:
-        model_dir: the directory of checkpoints and event files.
+        arguments: `model_dir` of `DNNLinearCombinedEstimator`, which can also be given by name.
         label_dimension: how many numbers each example has.
         weight_column: the name of a feature with the weights of examples, or a numeric feature column.
         loss_reduction: how the losses of examples become one.

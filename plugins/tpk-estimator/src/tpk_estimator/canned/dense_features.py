@@ -35,7 +35,7 @@ def dense_features(features: Mapping[str, Any], feature_columns: Iterable[Any]) 
         return tf.concat(tensors, 1)
 
 
-class _Variables(columns_api.StateManager):
+class _Variables(tf.__internal__.feature_column.StateManager):  # type: ignore[misc]
     """The variables of feature columns, by column and name."""
 
     def __init__(self) -> None:

@@ -135,9 +135,7 @@ class DNNClassifier(Classifier, DNNEstimator):
     """A deep classifier.
 
     Args:
-        hidden_units: the number of units of each hidden layer.
-        feature_columns: dense feature columns.
-        model_dir: the directory of checkpoints and event files.
+        arguments: `hidden_units`, `feature_columns` and `model_dir` of `DNNEstimator`, which can also be given by name.
         n_classes: the number of classes.
         weight_column: the name of a feature with the weights of examples, or a numeric feature column.
         label_vocabulary: the names of the classes, if the labels are strings.
@@ -150,9 +148,7 @@ class DNNRegressor(Regressor, DNNEstimator):
     """A deep regressor.
 
     Args:
-        hidden_units: the number of units of each hidden layer.
-        feature_columns: dense feature columns.
-        model_dir: the directory of checkpoints and event files.
+        arguments: `hidden_units`, `feature_columns` and `model_dir` of `DNNEstimator`, which can also be given by name.
         label_dimension: how many numbers each example has.
         weight_column: the name of a feature with the weights of examples, or a numeric feature column.
         loss_reduction: how the losses of examples become one.

@@ -95,8 +95,7 @@ class LinearClassifier(Classifier, LinearEstimator):
     """A linear classifier.
 
     Args:
-        feature_columns: dense or categorical feature columns.
-        model_dir: the directory of checkpoints and event files.
+        arguments: `feature_columns` and `model_dir` of `LinearEstimator`, which can also be given by name.
         n_classes: the number of classes.
         weight_column: the name of a feature with the weights of examples, or a numeric feature column.
         label_vocabulary: the names of the classes, if the labels are strings.
@@ -109,8 +108,7 @@ class LinearRegressor(Regressor, LinearEstimator):
     """A linear regressor.
 
     Args:
-        feature_columns: dense or categorical feature columns.
-        model_dir: the directory of checkpoints and event files.
+        arguments: `feature_columns` and `model_dir` of `LinearEstimator`, which can also be given by name.
         label_dimension: how many numbers each example has.
         weight_column: the name of a feature with the weights of examples, or a numeric feature column.
         loss_reduction: how the losses of examples become one.

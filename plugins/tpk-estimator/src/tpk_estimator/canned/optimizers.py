@@ -17,7 +17,7 @@ _OPTIMIZERS = {
 }
 
 
-def as_optimizer(optimizer: Any, learning_rate: float) -> v1.train.Optimizer:
+def as_optimizer(optimizer: Any, learning_rate: float) -> Any:
     """Return an optimizer.
 
     Args:

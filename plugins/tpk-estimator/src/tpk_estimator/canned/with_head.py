@@ -17,7 +17,7 @@ class Classifier(Estimator):
     """Makes a classifier of the estimator with a head that comes next in the list of base classes.
 
     Args:
-        places: the arguments of the estimator after its head.
+        arguments: those of the estimator after its head.
         n_classes: the number of classes.
         weight_column: the name of a feature with the weights of examples, or a numeric feature column.
         label_vocabulary: the names of the classes, if the labels are strings.
@@ -27,7 +27,7 @@ class Classifier(Estimator):
 
     def __init__(
         self,
-        *places: Any,
+        *arguments: Any,
         n_classes: int = 2,
         weight_column: Any = None,
         label_vocabulary: Sequence[str] | None = None,
@@ -38,14 +38,14 @@ class Classifier(Estimator):
             head: Any = BinaryClassHead(weight_column, (), label_vocabulary, loss_reduction)
         else:
             head = MultiClassHead(n_classes, weight_column, label_vocabulary, loss_reduction)
-        super().__init__(head, *places, **options)
+        super().__init__(head, *arguments, **options)
 
 
 class Regressor(Estimator):
     """Makes a regressor of the estimator with a head that comes next in the list of base classes.
 
     Args:
-        places: the arguments of the estimator after its head.
+        arguments: those of the estimator after its head.
         label_dimension: how many numbers each example has.
         weight_column: the name of a feature with the weights of examples, or a numeric feature column.
         loss_reduction: how the losses of examples become one.
@@ -54,10 +54,11 @@ class Regressor(Estimator):
 
     def __init__(
         self,
-        *places: Any,
+        *arguments: Any,
         label_dimension: int = 1,
         weight_column: Any = None,
         loss_reduction: str = _SUM,
         **options: Any,
     ) -> None:
-        super().__init__(RegressionHead(label_dimension, weight_column, loss_reduction), *places, **options)
+        head: Any = RegressionHead(label_dimension, weight_column, loss_reduction)
+        super().__init__(head, *arguments, **options)

@@ -24,6 +24,7 @@ TITLES = {
     "errors": "Errors",
     "testing": "Testing plugins",
     "tpk_distributed": "Several processes: tpk-distributed",
+    "tpk_estimator": "Estimators: tpk-estimator",
     "tpk_keras": "Keras: tpk-keras",
     "tpk_lmdb": "LMDB files: tpk-lmdb",
 }

@@ -28,7 +28,7 @@ ROOMS = (
 )
 """Where public names are, in the order of the reference."""
 
-PACKAGES = ("tpk_distributed", "tpk_keras", "tpk_lmdb")
+PACKAGES = ("tpk_distributed", "tpk_estimator", "tpk_keras", "tpk_lmdb")
 """The packages under plugins/ that have a reference page."""
 
 

@@ -7,7 +7,15 @@ from itertools import islice
 import pytest
 from hypothesis import given, strategies as st
 
-from tpk.dataflow import CacheData, DataFromGenerator, DataFromList, LocallyShuffleData, MultiThreadRunner, Position
+from tpk.dataflow import (
+    CacheData,
+    DataFromGenerator,
+    DataFromList,
+    LocallyShuffleData,
+    MapData,
+    MultiThreadRunner,
+    Position,
+)
 from tpk.errors import ConfigError, InputError
 
 
@@ -82,6 +90,15 @@ def test_closing_it_in_the_first_pass_loses_nothing():
     flow.close()
     assert list(flow) == list(flow) == list(range(10))
     flow.close()
+
+
+def test_closing_it_after_the_first_pass_keeps_its_datapoints():
+    made = []
+    flow = CacheData(MapData(range(5), lambda number: made.append(number) or [number]))
+    first = list(flow)
+    flow.close()
+    assert list(flow) == first
+    assert made == list(range(5))
 
 
 def test_from_the_second_pass_on_it_is_shuffled():

@@ -90,36 +90,31 @@ class CacheData(ContinuingDataFlow, RNGDataFlow):
         ContinuingDataFlow.__init__(self, flow)
         RNGDataFlow.__init__(self, seed)
         self.shuffle = shuffle
+        self._size: int | None = None  # of a pass, once all its datapoints were kept
         self._forget()
 
-    def _forget(self, count: int = 0, is_whole: bool = False) -> None:
-        """Keep nothing; the next pass first keeps `count` datapoints again, a whole pass or a part of one."""
+    def _forget(self) -> None:
         self._kept: list[Any] = []
-        self._start: dict[str, Any] | None = None  # the position of the flow beneath where the kept pass begins
-        self._count, self._is_whole = count, is_whole
+        self._start: dict[str, Any] | None = None  # the position of the flow beneath before what is kept
         self._under_way = None
 
     def __len__(self) -> int:
-        return self._number_kept if self._is_whole else super().__len__()
-
-    @property
-    def _number_kept(self) -> int:
-        return self._count if self._start is None else len(self._kept)
+        return super().__len__() if self._size is None else self._size
 
     @in_parts
     def __iter__(self) -> Generator[Iterator[Any], None, None]:
         begin = self.begin() or 0
         rng = self.epoch_rng()
         if self._start is None:
-            self._keep_again()
+            self._keep_again(begin if self._size is None else self._size)
         kept = self._kept
-        if self.shuffle and self._is_whole:
+        if self.shuffle and self._size is not None:
             kept = [kept[index] for index in rng.permutation(len(kept)).tolist()]
         self.place = count = Count(begin)
         yield count.over(islice(kept, begin, None))
-        if not self._is_whole:
+        if self._size is None:
             yield count.over(self._keep())
-            self._is_whole = True
+            self._size = len(kept)
         self.place = None
 
     def _keep(self) -> Iterator[Any]:
@@ -132,13 +127,14 @@ class CacheData(ContinuingDataFlow, RNGDataFlow):
         except Exception:
             self._forget()
             raise
+        self._under_way = None
 
-    def _keep_again(self) -> None:
-        count, is_whole = self._count, self._is_whole
+    def _keep_again(self, count: int) -> None:
+        """Keep the datapoints that were delivered before the position was saved, or all if a pass was complete."""
         self._start = self.upstream.state_dict()
-        found = sum(1 for _ in islice(self._keep(), None if is_whole else count))
+        found = sum(1 for _ in islice(self._keep(), count if self._size is None else None))
         if found != count:
-            self._forget(count, is_whole)
+            self._forget()
             raise InputError(
                 f"CacheData kept {count} datapoints of {type(self.flow).__name__} when this position was saved, but "
                 f"finds {found} now; has the data changed?"
@@ -148,16 +144,15 @@ class CacheData(ContinuingDataFlow, RNGDataFlow):
 
     def __getstate__(self) -> dict[str, Any]:
         # The kept datapoints stay in their process; a copy keeps its own.
-        return {**super().__getstate__(), "_kept": [], "_start": None, "_count": 0, "_is_whole": False, "place": None}
+        return {**super().__getstate__(), "_kept": [], "_start": None, "_size": None, "place": None}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the current iteration, and how many datapoints are kept from which position on."""
-        state = super().state_dict()
-        if self._start is not None:
-            state["upstreams"] = [self._start]
-        return {**state, "count": self._number_kept, "is_whole": self._is_whole}
+        """Return the state of the current iteration, and from which position on datapoints are kept."""
+        state = {**super().state_dict(), "size": self._size}
+        return state if self._start is None else {**state, "upstreams": [self._start]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next iteration continue from a saved state."""
         super().load_state_dict(state)
-        self._forget(state["count"], state["is_whole"])
+        self._size = state["size"]
+        self._forget()

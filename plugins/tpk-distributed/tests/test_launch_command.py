@@ -331,6 +331,32 @@ def test_only_the_last_state_of_a_bar_is_shown(script, launched):
     assert launched("-n", "1", path)[2] == "[0] 100%\n[0] the end\n"
 
 
+@pytest.mark.parametrize(
+    ("visible", "seen"),
+    [
+        (None, {"worker0": "0,1", "worker1": "2,3", "ps0": ""}),
+        ("7,5,3,1", {"worker0": "7,5", "worker1": "3,1", "ps0": ""}),
+    ],
+)
+def test_each_worker_sees_gpus_of_its_own(script, launched, monkeypatch, tmp_path, visible, seen):
+    if visible is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    path = script(
+        f"""
+        folder = {str(tmp_path)!r}
+        with open(os.path.join(folder, tag), "w") as file:
+            file.write(os.environ["CUDA_VISIBLE_DEVICES"])
+        os.rename(os.path.join(folder, tag), os.path.join(folder, tag + ".txt"))
+        while not os.path.exists(os.path.join(folder, "ps0.txt")):  # It is ended when all workers have.
+            time.sleep(0.01)
+        """
+    )
+    assert launched("-n", "2", "--ps", "1", "--gpus", "2", path)[0] == 0
+    assert {name: (tmp_path / f"{name}.txt").read_text() for name in seen} == seen
+
+
 def test_threads_are_limited_on_request(script, launched):
     path = script("print(*[os.environ.get('TF_NUM_%s_THREADS' % each) for each in ('INTRAOP', 'INTEROP')])")
     assert launched("-n", "1", "--threads", "3", path)[1] == "[0] 3 3\n"
@@ -349,6 +375,7 @@ def test_a_module_is_found_as_python_finds_it(tmp_path, monkeypatch, launched):
         (["x.py"], "Missing option '-n'"),
         (["-n", "0", "x.py"], "Invalid value for '-n': 0 is not in the range x>=1."),
         (["-n", "1", "--ps", "-1", "x.py"], "Invalid value for '--ps': -1 is not in the range x>=0."),
+        (["-n", "1", "--gpus", "-1", "x.py"], "Invalid value for '--gpus': -1 is not in the range x>=0."),
         (["-n", "1", "--threads", "0", "x.py"], "Invalid value for '--threads': 0 is not in the range x>=1."),
         (["-n", "1", "--grace", "-2", "x.py"], "Invalid value for '--grace': -2.0 is not in the range x>=0."),
         (["-n", "2"], "Missing argument 'SCRIPT"),
@@ -373,6 +400,14 @@ def test_a_missing_script_is_an_error_of_one_line(arguments, message, capsys, mo
     shown = capsys.readouterr().err
     assert shown.startswith(f"tpk: {message}")
     assert shown.count("\n") == 1
+
+
+def test_more_gpus_than_are_visible_are_an_error_of_one_line(script, capsys, monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
+    assert main(["launch", "-n", "2", "--gpus", "2", script("")]) == 1
+    shown = capsys.readouterr().err
+    assert shown == "tpk: --gpus 2 needs 4 GPUs at this host, but CUDA_VISIBLE_DEVICES is '0,1,2'.\n"
 
 
 def test_a_process_of_a_cluster_cannot_launch_another(script, capsys, monkeypatch):

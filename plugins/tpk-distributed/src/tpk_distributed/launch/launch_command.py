@@ -18,6 +18,7 @@ from tpk_distributed.cluster import PS, WORKER, is_address
 _EXAMPLES = """\b
 Examples:
   tpk launch -n 2 train.py --strategy collective
+  tpk launch -n 4 --gpus 1 train.py --strategy collective
   tpk launch -n 2 --ps 1 --threads 2 train.py --strategy distributed_replicated
   tpk launch -n 2 -m my_package.train --max-epoch 3
 
@@ -62,6 +63,13 @@ _THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS
 )
 @click.option("--attached", is_flag=True, hidden=True)
 @click.option(
+    "--gpus",
+    metavar="K",
+    type=click.IntRange(min=0),
+    help="The number of GPUs of each worker, by CUDA_VISIBLE_DEVICES; parameter servers see none.  [default: each "
+    "process sees all of them]",
+)
+@click.option(
     "--threads",
     metavar="K",
     type=click.IntRange(min=1),
@@ -86,6 +94,7 @@ def launch(
     node_rank: int | None,
     master: str | None,
     attached: bool,
+    gpus: int | None,
     threads: int | None,
     grace: float,
     is_module: bool,
@@ -112,7 +121,8 @@ def launch(
     from tpk_distributed.launch.launchers import Meeting
     from tpk_distributed.launch.tasks import Host, Task, reserved_cluster
 
-    options = [f"-n{workers}", f"--ps={ps}", f"--grace={grace:g}", *([f"--threads={threads}"] if threads else [])]
+    options = [f"-n{workers}", f"--ps={ps}", f"--grace={grace:g}"]
+    options += [f"--{name}={value}" for name, value in (("gpus", gpus), ("threads", threads)) if value is not None]
     program = [*(["-m"] if is_module else []), *script]
     if hosts is not None:
         if nodes != 1 or node_rank is not None:
@@ -130,7 +140,8 @@ def launch(
     command = [sys.executable, *program]
     with contextlib.ExitStack() as held:
         if nodes == 1:
-            return run_processes(command, held.enter_context(reserved_cluster(workers, ps)), environment, grace)
+            cluster = held.enter_context(reserved_cluster(workers, ps))
+            return run_processes(command, cluster, environment, grace, gpus=gpus)
         if node_rank is None or node_rank >= nodes or master is None or not is_address(master):
             raise click.UsageError(f"--nodes {nodes} needs --node-rank, from 0 to {nodes - 1}, and --master HOST:PORT.")
         own = held.enter_context(reserved_cluster(workers, 0 if node_rank else ps))
@@ -139,7 +150,7 @@ def launch(
         tasks = [Task(WORKER, first + index) for index in range(workers)] + [
             Task(PS, index) for index in range(len(own.ps))
         ]
-        return run_processes(command, cluster, environment, grace, tasks, links, attached)
+        return run_processes(command, cluster, environment, grace, tasks, gpus, links, attached)
 
 
 def _by_ssh(host: str, arguments: Sequence[str]) -> list[str]:

@@ -16,9 +16,10 @@ from tpk_distributed.cluster import WORKER, Cluster
 from tpk_distributed.launch.guarded_group import GuardedGroup, Launched, Start
 from tpk_distributed.launch.launchers import Link
 from tpk_distributed.launch.tagged_lines import say, write
-from tpk_distributed.launch.tasks import Host, Task, tasks_of
+from tpk_distributed.launch.tasks import Host, Task, tasks_of, visible_gpus
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
+_VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 SETTLE_SECONDS = 5.0
 """How long to wait for the process that failed first, if another one already reports that it lost a peer."""
 
@@ -29,6 +30,7 @@ def run_processes(
     environment: Mapping[str, str],
     grace: float,
     tasks: Sequence[Task] | None = None,
+    gpus: int | None = None,
     links: Sequence[Link] = (),
     is_attached: bool = False,
 ) -> int:
@@ -43,6 +45,7 @@ def run_processes(
         environment: the environment variables that all processes have.
         grace: the seconds between SIGTERM and SIGKILL.
         tasks: which processes of the cluster to start; by default all of them.
+        gpus: the number of GPUs of each worker; None if all processes see all GPUs.
         links: to the launchers that start the others.
         is_attached: whether signals also come by stdin, a byte each, from a launcher that uses ssh. Its end is SIGTERM.
 
@@ -50,10 +53,12 @@ def run_processes(
         The exit status of the process that failed first, or 128 plus the number of the signal that killed it; 0 if none
         failed; if that was at another host, what its launcher tells.
     """
-    starts = [
-        Start(task, command, {**environment, "TF_CONFIG": cluster.as_tf_config(task.job, task.index)})
-        for task in (tasks_of(cluster) if tasks is None else tasks)
-    ]
+    tasks = tasks_of(cluster) if tasks is None else tasks
+    environments = [{**environment, "TF_CONFIG": cluster.as_tf_config(task.job, task.index)} for task in tasks]
+    if gpus is not None:
+        for each, visible in zip(environments, visible_gpus(tasks, gpus, environment.get(_VISIBLE_GPUS)), strict=True):
+            each[_VISIBLE_GPUS] = visible
+    starts = [Start(task, command, each) for task, each in zip(tasks, environments, strict=True)]
     return _run(starts, grace, links, is_attached)
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import islice
 
 import attrs
 
+from tpk.errors import ConfigError
 from tpk_distributed.cluster import WORKER, Cluster
 
 
@@ -52,6 +54,25 @@ class Host:
 def tasks_of(cluster: Cluster) -> list[Task]:
     """Return the tasks of all processes: the workers by rank, then the parameter servers."""
     return [Task(job, index) for job, addresses in cluster.jobs.items() for index in range(len(addresses))]
+
+
+def visible_gpus(tasks: Sequence[Task], count: int, visible: str | None) -> list[str]:
+    """Return the value of ``CUDA_VISIBLE_DEVICES`` for each process of a host.
+
+    Args:
+        tasks: the processes.
+        count: the number of GPUs of each worker; parameter servers have none.
+        visible: the value of ``CUDA_VISIBLE_DEVICES`` at the host; None if all GPUs are visible.
+
+    Raises:
+        ConfigError: if fewer GPUs are visible than the workers need.
+    """
+    needed = count * sum(task.job == WORKER for task in tasks)
+    gpus = list(map(str, range(needed))) if visible is None else list(filter(None, visible.split(",")))
+    if len(gpus) < needed:
+        raise ConfigError(f"--gpus {count} needs {needed} GPUs at this host, but CUDA_VISIBLE_DEVICES is {visible!r}.")
+    left = iter(gpus)
+    return [",".join(islice(left, count if task.job == WORKER else 0)) for task in tasks]
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nox
@@ -225,8 +226,12 @@ def release(session):
     directory = Path(session.create_tmp(), "distributions")
     shutil.rmtree(directory, ignore_errors=True)
     session.install("build", "uv", "twine>=6", "hypothesis", "pytest>=8", "pytest-timeout")
-    for package in (ROOT, *PACKAGES):
+
+    def build(package):
         session.run("python", "-m", "build", "--installer", "uv", "--outdir", str(directory), str(package), silent=True)
+
+    with ThreadPoolExecutor(4) as several:  # Each mostly waits for the index of packages.
+        list(several.map(build, (ROOT, *PACKAGES)))
     session.run("twine", "check", "--strict", *map(str, sorted(directory.iterdir())))
     for kind in ("*.whl", "*.tar.gz"):
         (built,) = (path for path in directory.glob(kind) if path.name.startswith("tpk_train-"))

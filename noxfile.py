@@ -42,7 +42,7 @@ DATA_FORMATS = ["lmdb", "msgpack"]
 # Many tests wait for other processes: two more workers than there are cores; but each has a TensorFlow of its own.
 WORKERS = ["--numprocesses", str(min((os.cpu_count() or 1) + 2, 8))]
 IN_PARALLEL = [*WORKERS, "--dist", "loadfile"]
-# In the order of tests/conftest.py, which spreads the files that wait; xdist would begin with those of the most tests.
+# In the order of tests/conftest.py, which spreads the files that wait; by default xdist starts with the largest files.
 SPREAD = [*IN_PARALLEL, "--no-loadscope-reorder"]
 # Of a test with many cases the oldest runs the first one; the newest runs so many that each value of each parameter
 # occurs. `tests_all` runs all of them.
@@ -114,7 +114,7 @@ def tests_oldest(session):
 def tests_newest(session):
     """The tests, on the newest of everything; of those with many cases, some. Then those of `tests_tf1`.
 
-    With those of tpk-distributed, which mostly wait: alone they would leave the machine idle.
+    The tests of tpk-distributed run beside them: they mostly wait, and alone they would leave the machine idle.
     """
     session.install("tensorflow==2.21.*", ".[test]", "./plugins/tpk-distributed[test]", "./plugins/tpk-keras")
     tests = [] if session.posargs else ["tests", "plugins/tpk-distributed/tests"]
@@ -153,7 +153,7 @@ def docs(session):
     session.install("tensorflow==2.21.*", ".[docs]", *packages)
     # What Material says of the future of MkDocs is no warning about these pages.
     session.run("mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
-    # Nearly all of it is one test, of each page.
+    # By test, not by file: nearly all of them are the pages, in one file.
     run_tests(session, *WORKERS, "--dist", "worksteal", "tests/manual", TPK_SITE=str(ROOT / "site"))
 
 

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from tpk.argument_checks import check_at_least
 from tpk.dataflow.foreign import is_foreign_sequence
 from tpk.dataflow.memory import Allocate
 from tpk.dataflow.position import Count, Parts, Position, flows_within, has_state, in_parts
@@ -195,8 +196,7 @@ class RNGDataFlow(DataFlow):
         self.seed_was_chosen = seed is not None
         if seed is None:
             seed = secrets.randbits(53)  # no more, so that it survives any JSON reader
-        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-            raise ConfigError(f"the seed of {type(self).__name__} must be an integer, 0 or more, not {seed!r}")
+        check_at_least(self, 0, seed=seed)
         self.seed = int(seed)
         self.epoch = 0
 

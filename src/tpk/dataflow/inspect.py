@@ -218,23 +218,8 @@ def measure_speed(
     check_at_least("measure_speed", 0, warmup=warmup)
     check_positive("measure_speed", **given(seconds=seconds))
     timed = _timed(flow, clock)
-    reset_state(timed)
-    datapoints = _endless(timed)
-    try:
-        for _ in islice(datapoints, warmup):
-            pass
-        timed.restart()
-        begin, elapsed = clock(), 0.0
-        count = size_in_bytes = 0
-        for datapoint in islice(datapoints, size):
-            count += 1
-            elapsed = clock() - begin
-            size_in_bytes += array_bytes(datapoint)
-            if seconds is not None and elapsed >= seconds:
-                break
-    finally:
-        datapoints.close()
-        timed.close()
+    elapsed, size_in_bytes = timed.run(size, seconds, warmup)
+    count = timed.datapoints
     if not count:
         raise InputError(
             f"measure_speed: {type(flow).__name__} delivered no datapoint" + (f" after {warmup}" if warmup else "")
@@ -359,25 +344,29 @@ class _Timed(DataFlow):
         yield StageSpeed(type(self.untimed).__name__, depth, self.datapoints, own, share, in_worker)
         for stage in beneath:
             if self.datapoints and not stage.datapoints:  # workers iterate shares of it
-                yield from stage.report(stage.run_alone(whole), depth + 1, in_worker=True)
+                elapsed, _ = stage.run(None, whole)
+                yield from stage.report(elapsed, depth + 1, in_worker=True)
             else:
                 yield from stage.report(whole, depth + 1, in_worker)
 
-    def run_alone(self, seconds: float) -> float:
-        """Iterate this flow for a while, and return how many seconds that took."""
+    def run(self, size: int | None, seconds: float | None, warmup: int = 0) -> tuple[float, int]:
+        """Iterate this flow after a warm-up, and return the seconds that took and the size of the arrays in bytes."""
         reset_state(self)
-        self.restart()
         datapoints = _endless(self)
-        begin, elapsed = self.clock(), 0.0
         try:
-            for _ in datapoints:
+            for _ in islice(datapoints, warmup):
+                pass
+            self.restart()
+            begin, elapsed, size_in_bytes = self.clock(), 0.0, 0
+            for datapoint in islice(datapoints, size):
                 elapsed = self.clock() - begin
-                if elapsed >= seconds:
+                size_in_bytes += array_bytes(datapoint)
+                if seconds is not None and elapsed >= seconds:
                     break
         finally:
             datapoints.close()
             self.close()
-        return elapsed
+        return elapsed, size_in_bytes
 
 
 def _timed(flow: Iterable[Any], clock: Callable[[], float]) -> _Timed:

@@ -52,9 +52,7 @@ class ParallelMap(StatefulProxyDataFlow):
         self._start_at(0)
 
     def __iter__(self) -> Iterator[Any]:
-        if not self._is_loaded:
-            self.break_off()
-        self._is_loaded = False
+        self.begin()
         datapoints = iter(self.upstream)
         self._trail.start(self._trail.index)
         return self._deliver(self._numbered(datapoints))
@@ -68,9 +66,8 @@ class ParallelMap(StatefulProxyDataFlow):
 
     def break_off(self) -> None:
         """Let the next iteration begin the next pass, even in the middle of a pass."""
-        self.upstream.break_off()
+        super().break_off()
         self._start_at(0)
-        self._is_loaded = False
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the first unfinished datapoint, and the finished ones after it."""

@@ -357,14 +357,12 @@ class Joiner:
         first = datapoints[0]
         kinds = set(map(type, datapoints))
         try:
-            if kinds == {list} or all(issubclass(kind, (list, tuple)) for kind in kinds):
+            if all(issubclass(kind, (list, tuple)) for kind in kinds):
                 return list(enumerate(zip(*datapoints, strict=True)))
-            if kinds == {dict}:
-                return _columns_of_dicts(datapoints)
             is_named = all(issubclass(kind, Mapping) for kind in kinds)
             if is_named and all(datapoint.keys() == first.keys() for datapoint in datapoints):
                 return _columns_of_dicts(datapoints)
-        except (ValueError, KeyError):  # they have different components
+        except ValueError:  # they have different numbers of components
             pass
         raise self._misfit(datapoints)
 
@@ -422,11 +420,8 @@ class Copies:
 
     def as_list(self) -> list[Any]:
         """Return the datapoints."""
-        return [self._in_row(row) for row in range(self.count)]
-
-    def _in_row(self, row: int) -> Any:
-        datapoint = {name: values[row] for name, values, *_ in self.columns}
-        return datapoint if self.kind is dict else list(datapoint.values())
+        rows = [{name: values[row] for name, values, *_ in self.columns} for row in range(self.count)]
+        return rows if self.kind is dict else [list(row.values()) for row in rows]
 
 
 _Column: TypeAlias = tuple[Any, Any, tuple[int, ...] | None, np.dtype[Any] | None]

@@ -8,26 +8,28 @@ import random
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import attrs
 import numpy as np
 
 from tpk.argument_checks import check_positive, given
 from tpk.dataflow.base import ProxyDataFlow, RNGDataFlow, allocate_with, flow_length, reset_state, shard
-from tpk.dataflow.memory import ArraySpec
 from tpk.dataflow.parallel.link import END_OF_PASS, Receiver, Sender
 from tpk.dataflow.parallel.workers import WorkerProcess, check_worker_init, start_workers, stop_all
 from tpk.dataflow.position import Parts, Position
 from tpk.dataflow.transforms.map import log_undivided
 from tpk.errors import InputError
 
+if TYPE_CHECKING:
+    from tpk.dataflow.parallel.thread_flows import Buffer, FlowThread
+
 STATE_EVERY, STATE_SECONDS = 16, 0.005
 """The least number of datapoints and seconds between two reports of the position of a worker's flow; a resumed worker
 skips the datapoints since. A report takes longer than a small datapoint."""
 
 
-MemberT = TypeVar("MemberT", bound="Member")
+MemberT = TypeVar("MemberT", bound="WorkerProcess | FlowThread")
 RunnerT = TypeVar("RunnerT", bound="FlowRunner[Any]")
 
 
@@ -229,22 +231,6 @@ class MultiProcessRunner(FlowRunner[WorkerProcess]):
         stop_all(team.members)
 
 
-class DatapointSender(Protocol):
-    """Takes the datapoints of a worker."""
-
-    def allocate(self, arrays: Sequence[ArraySpec]) -> list[np.ndarray[Any, Any]]:
-        """Make the arrays of a datapoint before it is sent."""
-
-    def send(self, datapoint: Any) -> None:
-        """Send a datapoint; block while the receiver is too far behind."""
-
-    def send_end(self) -> None:
-        """Send the end of the pass."""
-
-    def send_state(self, state: Any) -> None:
-        """Send the position of the flow."""
-
-
 @attrs.frozen
 class RunFlow:
     """The work of a worker: delivers a share of the flow, pass after pass."""
@@ -253,7 +239,7 @@ class RunFlow:
     start: WorkerState
     random: GlobalRandom | None = None
 
-    def __call__(self, sender: DatapointSender, tasks: object = None) -> None:
+    def __call__(self, sender: Sender | Buffer, tasks: object = None) -> None:
         """Run; this ends only by an exception, such as a closed link."""
         reset_state(self.flow)
         allocate_with(self.flow, sender.allocate)
@@ -359,22 +345,6 @@ class TeamState:
             if not is_over:
                 worker.skips.append(0)
         self.begin_next_pass()
-
-
-class Member(Protocol):
-    """A worker of a team: a process or a thread.
-
-    Attributes:
-        owner: the process that started it. A fork of that process must not touch it.
-    """
-
-    owner: int
-
-    def receive(self) -> Any:
-        """Return the next datapoint, or `END_OF_PASS`."""
-
-    def progress(self) -> tuple[Any, int]:
-        """Return its last state, or None, and the number of datapoints and ends of passes since."""
 
 
 class Team(Generic[MemberT]):

@@ -111,13 +111,16 @@ class FlowThread:
         name: its name in messages.
         work: the work it does.
         num_prefetch: number of datapoints that it may be ahead.
+
+    Attributes:
+        owner: the process that started it. A fork of that process must not touch it.
     """
 
     def __init__(self, name: str, work: RunFlow, num_prefetch: int, warn_after: float) -> None:
         self.name = name
         self.owner = os.getpid()
         self._warn_after = warn_after
-        self._buffer = _Buffer(num_prefetch, may_refill(work.flow))
+        self._buffer = Buffer(num_prefetch, may_refill(work.flow))
         self._state: Any = None
         self._items_since = 0
         self._thread = threading.Thread(target=_run, args=(work, self._buffer, name), name=f"tpk {name}", daemon=True)
@@ -164,7 +167,7 @@ class FlowThread:
         logger.warning("%s %s %g s; it is at\n%s", self.name, what, seconds, stack)
 
 
-def _run(work: RunFlow, buffer: _Buffer, name: str) -> None:
+def _run(work: RunFlow, buffer: Buffer, name: str) -> None:
     try:
         work(buffer)
     except LinkClosed:
@@ -173,7 +176,7 @@ def _run(work: RunFlow, buffer: _Buffer, name: str) -> None:
         buffer.put(ERROR, error_of_data(error, name))
 
 
-class _Buffer:
+class Buffer:
     """The datapoints of a thread that were not received yet, with ends of passes and states in between.
 
     States do not count. `SimpleQueue` may be used while the garbage collector runs, which may call `close`.
@@ -190,15 +193,19 @@ class _Buffer:
             self._room.put(None)
 
     def send(self, datapoint: Any) -> None:
+        """Send a datapoint; block while the receiver is too far behind."""
         self._put_item(OBJECT, copy_arrays(datapoint) if self._copies else datapoint)
 
     def send_end(self) -> None:
+        """Send the end of the pass; block likewise."""
         self._put_item(END, END_OF_PASS)
 
     def send_state(self, state: Any) -> None:
+        """Send the position of the flow."""
         self.put(STATE, state)
 
     def put(self, kind: int, value: Any) -> None:
+        """Send a message that needs no room."""
         self._messages.put((kind, value))
 
     def _put_item(self, kind: int, value: Any) -> None:
@@ -215,5 +222,6 @@ class _Buffer:
         return message
 
     def close(self) -> None:
+        """Let the next `send` raise `LinkClosed`."""
         self._is_closed = True
         self._room.put(None)

@@ -65,7 +65,7 @@ class WorkerProcess:
         worker_init: ``"module:function"`` that the worker calls before it unpickles `work`; see `check_worker_init`.
 
     Attributes:
-        owner: the process that started it, as `Member` has it.
+        owner: the process that started it. A fork of that process must not touch it.
         tasks: sends to the worker.
         results: receives from it.
 

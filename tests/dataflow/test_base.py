@@ -52,7 +52,7 @@ def test_a_drawn_seed_is_kept_so_that_the_stream_can_be_had_again():
 
 @pytest.mark.parametrize("seed", [-1, 1.5, "1", True])
 def test_what_is_no_seed_is_refused(seed):
-    with pytest.raises(ConfigError, match="seed of Noise"):
+    with pytest.raises(ConfigError, match="Noise: seed must be an integer"):
         Noise(seed=seed)
 
 

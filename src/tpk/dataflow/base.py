@@ -391,9 +391,8 @@ class Share(StatefulProxyDataFlow):
         # A resumed pass may continue between two datapoints of this share.
         return compress(datapoints, islice(cycle(is_mine), self.upstream.delivered % len(is_mine), None))
 
-    def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
-        """Return a share of this share; a share of the flow beneath would have different blocks."""
-        return Share(self, index, count, block)
+    # A share of this share: a share of the flow beneath would have different blocks.
+    shard_blocks = DataFlow.shard_blocks
 
 
 class SequenceDataFlow(StatefulDataFlow):

@@ -56,9 +56,7 @@ def copy_array(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     Args:
         array: an array, not of a subclass.
     """
-    if array.nbytes <= FEW_BYTES:
-        return array.copy()
-    return aligned_copy(array)
+    return array.copy() if array.nbytes <= FEW_BYTES else aligned_copy(array)
 
 
 def aligned_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -253,12 +253,10 @@ class Joiner:
             except _DOES_NOT_STACK:
                 self._is_simple = False  # text, for example: do not try it again
         self._numbers = range(numbers, numbers + len(datapoints)) if isinstance(numbers, int) else numbers
-        arrays: dict[Any, np.ndarray[Any, Any]] = {}
         if isinstance(datapoints, Copies):
             joined = {name: self._join(name, values[: len(datapoints)]) for name, values, *_ in datapoints.columns}
             return joined if datapoints.kind is dict else list(joined.values())
-        if self._allocate is not None:
-            arrays = self._new_arrays(datapoints[0], len(datapoints))
+        arrays = {} if self._allocate is None else self._new_arrays(datapoints[0], len(datapoints))
         joined = {name: self._join(name, values, arrays.get(name)) for name, values in self._columns(datapoints)}
         return list(joined.values()) if isinstance(datapoints[0], (list, tuple)) else joined
 

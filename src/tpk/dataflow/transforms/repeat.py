@@ -147,7 +147,11 @@ class FixedSizeData(ContinuingDataFlow):
             yield count.over(islice(self.pass_beneath(), missing))
             if count.value < self._size:
                 self._under_way = None
-                self._check_not_empty()
+                if not self.upstream.delivered:
+                    raise InputError(
+                        f"FixedSizeData: a pass of {type(self.flow).__name__} has no datapoint; it is empty, or a "
+                        "one-shot iterator, such as a generator, which cannot be iterated twice"
+                    )
         if not self.keep_state:
             self.break_off()
         self.place = None
@@ -159,13 +163,5 @@ class FixedSizeData(ContinuingDataFlow):
             self._under_way = None
             self.upstream.break_off()
 
-    def _check_not_empty(self) -> None:
-        if not self.upstream.delivered:
-            raise InputError(
-                f"FixedSizeData: a pass of {type(self.flow).__name__} has no datapoint; it is empty, or a one-shot "
-                "iterator, such as a generator, which cannot be iterated twice"
-            )
-
-    def shard_blocks(self, index: int, count: int, block: int) -> DataFlow:
-        """Return some blocks of each pass: passes over a share of the flow beneath would have other datapoints."""
-        return Share(self, index, count, block)
+    # Some blocks of each pass: passes over a share of the flow beneath would have other datapoints.
+    shard_blocks = DataFlow.shard_blocks

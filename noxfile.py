@@ -110,15 +110,19 @@ def tests_oldest(session):
     run_tests(session, *SPREAD, *tests, "--ignore=tests/manual", "-m", "not once", *SOME_ON_OLDEST)
 
 
+def run_tests_on_newest(session, *options):
+    session.install("tensorflow==2.21.*", ".[test]", "./plugins/tpk-distributed[test]", "./plugins/tpk-keras")
+    tests = [] if session.posargs else ["tests", "plugins/tpk-distributed/tests"]
+    run_tests(session, *SPREAD, *tests, "--ignore=tests/manual", *options)
+
+
 @nox.session(python=NEWEST)
 def tests_newest(session):
     """The tests, on the newest of everything; of those with many cases, some. Then those of `tests_tf1`.
 
     The tests of tpk-distributed run beside them: they mostly wait, and alone they would leave the machine idle.
     """
-    session.install("tensorflow==2.21.*", ".[test]", "./plugins/tpk-distributed[test]", "./plugins/tpk-keras")
-    tests = [] if session.posargs else ["tests", "plugins/tpk-distributed/tests"]
-    run_tests(session, *SPREAD, *tests, "--ignore=tests/manual", *SOME_ON_NEWEST)
+    run_tests_on_newest(session, *SOME_ON_NEWEST)
     if not session.posargs:  # Here, because another environment takes as long as these tests.
         run_tests_in_tf1(session)
 
@@ -139,8 +143,7 @@ def run_tests_in_tf1(session):
 @nox.session(python=NEWEST)
 def tests_all(session):
     """The tests, on the newest of everything, with all of their cases: every combination of their parameters."""
-    session.install("tensorflow==2.21.*", ".[test]")
-    run_tests(session, *IN_PARALLEL, "--ignore=tests/manual")
+    run_tests_on_newest(session)
 
 
 @nox.session(python=NEWEST)

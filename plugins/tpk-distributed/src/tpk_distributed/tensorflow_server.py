@@ -20,7 +20,7 @@ from tpk_distributed.connections import are_on_loopback, confine_to_loopback
 
 logger = logging.getLogger(f"tpk.{__name__}")
 
-_SECONDS_AT_EXIT = 2.0
+_SECONDS_AT_EXIT = 8.0
 _SECONDS_TO_CLOSE = 3.0
 _NAME_OF_CLOSING = "tpk-close-session"
 

@@ -100,9 +100,9 @@ def launch(
     is_module: bool,
     script: tuple[str, ...],
 ) -> int:
-    """Start a script in several processes, on this host or on several.
+    """Start a script in several processes.
 
-    Each process finds its task and the addresses of the others in the environment variable TF_CONFIG, which strategies
+    They run on this host, or on several. Each process finds its task and the addresses of the others in the environment variable TF_CONFIG, which strategies
     of several processes read. Worker 0 is the chief. The arguments after SCRIPT go to the script; it has no stdin.
 
     Each line of output is tagged: [0] for the chief, [ps0] for a parameter server. SIGINT (Ctrl-C), SIGTERM, SIGUSR1

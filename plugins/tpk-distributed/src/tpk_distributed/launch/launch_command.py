@@ -102,8 +102,9 @@ def launch(
 ) -> int:
     """Start a script in several processes.
 
-    They run on this host, or on several. Each process finds its task and the addresses of the others in the environment variable TF_CONFIG, which strategies
-    of several processes read. Worker 0 is the chief. The arguments after SCRIPT go to the script; it has no stdin.
+    They run on this host, or on several. Each process finds its task and the addresses of the others in the environment
+    variable TF_CONFIG, which strategies of several processes read. Worker 0 is the chief. The arguments after SCRIPT go
+    to the script; it has no stdin.
 
     Each line of output is tagged: [0] for the chief, [ps0] for a parameter server. SIGINT (Ctrl-C), SIGTERM, SIGUSR1
     and SIGHUP go to all workers. When a process fails, the others get SIGTERM, and later SIGKILL; its traceback is

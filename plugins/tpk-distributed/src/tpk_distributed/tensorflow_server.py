@@ -20,6 +20,7 @@ from tpk_distributed.connections import are_on_loopback, confine_to_loopback
 
 logger = logging.getLogger(f"tpk.{__name__}")
 
+# Enough to see gRPC give up on a connection that is cut, after about 20 seconds, if that is noticed a little earlier.
 _SECONDS_AT_EXIT = 8.0
 _SECONDS_TO_CLOSE = 3.0
 _NAME_OF_CLOSING = "tpk-close-session"
@@ -217,7 +218,7 @@ class SharedSession(tf.compat.v1.Session):  # type: ignore[misc]
 def in_background(close: Callable[[], None]) -> threading.Thread:
     """Call `close`, which closes a session, in a thread, and return the thread.
 
-    The interpreter waits a short time for the thread at exit: a process that ends just when TensorFlow returns to the
+    The interpreter waits `_SECONDS_AT_EXIT` for the thread: a process that ends just when TensorFlow returns to the
     thread would be aborted, because its binding can no longer take the interpreter's lock.
 
     Args:

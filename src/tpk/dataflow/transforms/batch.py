@@ -404,7 +404,7 @@ class Copies:
     """Copies of the datapoints of a batch, which have the same type and components.
 
     Attributes:
-        kind: their type: list, tuple or dict; None if there is none.
+        kind: their type: list, tuple or dict; None without datapoints.
         columns: their components.
         count: the number of datapoints.
     """

@@ -17,7 +17,7 @@ class Classifier(Estimator):
     """Makes a classifier of the estimator with a head that comes next in the list of base classes.
 
     Args:
-        arguments: those of the estimator after its head.
+        arguments: the positional arguments of the estimator after its head.
         n_classes: the number of classes.
         weight_column: the name of a feature with the weights of examples, or a numeric feature column.
         label_vocabulary: the names of the classes, if the labels are strings.
@@ -45,7 +45,7 @@ class Regressor(Estimator):
     """Makes a regressor of the estimator with a head that comes next in the list of base classes.
 
     Args:
-        arguments: those of the estimator after its head.
+        arguments: the positional arguments of the estimator after its head.
         label_dimension: how many numbers each example has.
         weight_column: the name of a feature with the weights of examples, or a numeric feature column.
         loss_reduction: how the losses of examples become one.

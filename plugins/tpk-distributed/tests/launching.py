@@ -42,7 +42,7 @@ from typing import Any
 import cloudpickle
 from forked import Outcome, Process, Zygote
 from tpk_distributed.cluster import WORKER, Cluster
-from tpk_distributed.launch.tasks import reserved_cluster, tasks_of
+from tpk_distributed.launch.tasks import Task, reserved_cluster
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -156,7 +156,7 @@ class Launcher:
             )
         deadline = time.monotonic() + timeout
         processes = []
-        for task in tasks_of(cluster):
+        for task in [Task(job, index) for job, members in cluster.jobs.items() for index in range(len(members))]:
             give = directory / f".returned-{task.tag}"
             request = {
                 "start": str(call),

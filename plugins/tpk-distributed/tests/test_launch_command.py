@@ -379,6 +379,10 @@ def test_a_module_is_found_as_python_finds_it(tmp_path, monkeypatch, launched):
         (["-n", "1", "--threads", "0", "x.py"], "Invalid value for '--threads': 0 is not in the range x>=1."),
         (["-n", "1", "--grace", "-2", "x.py"], "Invalid value for '--grace': -2.0 is not in the range x>=0."),
         (["-n", "2"], "Missing argument 'SCRIPT"),
+        (["-n", "1", "--node-rank", "1", "x.py"], "--nodes 1 needs --node-rank, from 0 to 0"),
+        (["-n", "1", "--nodes", "2", "--master", "one:1", "x.py"], "--nodes 2 needs --node-rank, from 0 to 1"),
+        (["-n", "1", "--nodes", "2", "--node-rank", "0", "x.py"], "and --master HOST:PORT."),
+        (["-n", "1", "--hosts", "one,two", "--nodes", "2", "x.py"], "leave out --nodes and --node-rank"),
     ],
 )
 def test_wrong_usage_points_to_the_help(arguments, message, capsys):

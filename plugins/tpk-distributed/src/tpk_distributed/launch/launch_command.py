@@ -59,7 +59,10 @@ _THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS
 @click.option("--nodes", type=click.IntRange(min=1), default=1, help="The number of hosts.  [default: only this one]")
 @click.option("--node-rank", type=click.IntRange(min=0), help="The number of this host, from 0.")
 @click.option(
-    "--master", metavar="HOST:PORT", help="Where the launchers of all hosts meet: an address of the first host."
+    "--master",
+    metavar="HOST:PORT",
+    default="",
+    help="Where the launchers of all hosts meet: an address of the first host.",
 )
 @click.option("--attached", is_flag=True, hidden=True)
 @click.option(
@@ -92,7 +95,7 @@ def launch(
     hosts: str | None,
     nodes: int,
     node_rank: int | None,
-    master: str | None,
+    master: str,
     attached: bool,
     gpus: int | None,
     threads: int | None,
@@ -118,9 +121,10 @@ def launch(
     if os.name != "posix":
         raise ConfigError("tpk launch needs Linux or macOS: it uses process groups.")
     # These import modules that Windows does not have.
-    from tpk_distributed.launch.launched_processes import run_launchers, run_processes
-    from tpk_distributed.launch.launchers import Meeting
-    from tpk_distributed.launch.tasks import Host, Task, reserved_cluster
+    from tpk_distributed.launch.guarded_group import Start
+    from tpk_distributed.launch.launched_processes import run
+    from tpk_distributed.launch.launchers import Link, Meeting
+    from tpk_distributed.launch.tasks import Host, Task, environments, reserved_cluster
 
     options = [f"-n{workers}", f"--ps={ps}", f"--grace={grace:g}"]
     options += [f"--{name}={value}" for name, value in (("gpus", gpus), ("threads", threads)) if value is not None]
@@ -130,28 +134,25 @@ def launch(
             raise click.UsageError("--hosts numbers the hosts itself: leave out --nodes and --node-rank.")
         names = hosts.split(",")
         options += [f"--nodes={len(names)}", f"--master={master or names[0].rpartition('@')[2] + f':{_PORT}'}"]
-        return run_launchers(
-            {Host(name): _by_ssh(name, [*options, f"--node-rank={rank}", *program]) for rank, name in enumerate(names)},
-            grace,
-        )
+        commands = [_by_ssh(name, [*options, f"--node-rank={rank}", *program]) for rank, name in enumerate(names)]
+        return run([Start(Host(name), each, os.environ) for name, each in zip(names, commands, strict=True)], grace)
+    if nodes == 1 and node_rank is None:
+        node_rank = 0
+    if node_rank is None or node_rank >= nodes or (nodes > 1 and not is_address(master)):
+        raise click.UsageError(f"--nodes {nodes} needs --node-rank, from 0 to {nodes - 1}, and --master HOST:PORT.")
     _check(is_module, script[0])
-    environment = {"PYTHONUNBUFFERED": "1", **os.environ}
+    common = {"PYTHONUNBUFFERED": "1", **os.environ}
     if threads is not None:
-        environment.update(dict.fromkeys(_THREADS, str(threads)))
-    command = [sys.executable, *program]
+        common.update(dict.fromkeys(_THREADS, str(threads)))
     with contextlib.ExitStack() as held:
-        if nodes == 1:
-            cluster = held.enter_context(reserved_cluster(workers, ps))
-            return run_processes(command, cluster, environment, grace, gpus=gpus)
-        if node_rank is None or node_rank >= nodes or master is None or not is_address(master):
-            raise click.UsageError(f"--nodes {nodes} needs --node-rank, from 0 to {nodes - 1}, and --master HOST:PORT.")
         own = held.enter_context(reserved_cluster(workers, 0 if node_rank else ps))
-        meeting = Meeting(nodes, node_rank, master)
-        cluster, first, links = held.enter_context(meeting.exchange(own))
-        tasks = [Task(WORKER, first + index) for index in range(workers)] + [
-            Task(PS, index) for index in range(len(own.ps))
-        ]
-        return run_processes(command, cluster, environment, grace, tasks, gpus, links, attached)
+        cluster, first, links = own, 0, list[Link]()
+        if nodes > 1:
+            cluster, first, links = held.enter_context(Meeting(nodes, node_rank, master).exchange(own))
+        tasks = [Task(WORKER, first + index) for index in range(workers)]
+        tasks += [Task(PS, index) for index in range(len(own.ps))]
+        starts = zip(tasks, environments(cluster, tasks, common, gpus), strict=True)
+        return run([Start(task, [sys.executable, *program], each) for task, each in starts], grace, links, attached)
 
 
 def _by_ssh(host: str, arguments: Sequence[str]) -> list[str]:

@@ -8,66 +8,37 @@ import selectors
 import signal
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import IO
 
-from tpk_distributed.cluster import WORKER, Cluster
+from tpk_distributed.cluster import WORKER
 from tpk_distributed.launch.guarded_group import GuardedGroup, Launched, Start
 from tpk_distributed.launch.launchers import Link
 from tpk_distributed.launch.tagged_lines import say, write
-from tpk_distributed.launch.tasks import Host, Task, tasks_of, visible_gpus
+from tpk_distributed.launch.tasks import Host
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
-_VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 SETTLE_SECONDS = 5.0
 """How long to wait for the process that failed first, if another one already reports that it lost a peer."""
 
 
-def run_processes(
-    command: Sequence[str],
-    cluster: Cluster,
-    environment: Mapping[str, str],
-    grace: float,
-    tasks: Sequence[Task] | None = None,
-    gpus: int | None = None,
-    links: Sequence[Link] = (),
-    is_attached: bool = False,
-) -> int:
-    """Start a process for each task, and wait until all have ended; leave none behind.
+def run(starts: Sequence[Start], grace: float, links: Sequence[Link] = (), is_attached: bool = False) -> int:
+    """Start processes, and wait until all have ended; leave none behind.
 
     Signals that this process receives go to the workers. When a process fails, the others get SIGTERM, and later
     SIGKILL. Parameter servers are ended when all workers have ended.
 
     Args:
-        command: the program and its arguments, the same for all.
-        cluster: the processes.
-        environment: the environment variables that all processes have.
+        starts: how to start them: the processes of this host, or a launcher at each host.
         grace: the seconds between SIGTERM and SIGKILL.
-        tasks: which processes of the cluster to start; by default all of them.
-        gpus: the number of GPUs of each worker; None if all processes see all GPUs.
-        links: to the launchers that start the others.
+        links: to the launchers that start other processes of the same training.
         is_attached: whether signals also come by stdin, a byte each, from a launcher that uses ssh. Its end is SIGTERM.
 
     Returns:
         The exit status of the process that failed first, or 128 plus the number of the signal that killed it; 0 if none
         failed; if that was at another host, what its launcher tells.
     """
-    tasks = tasks_of(cluster) if tasks is None else tasks
-    environments = [{**environment, "TF_CONFIG": cluster.as_tf_config(task.job, task.index)} for task in tasks]
-    if gpus is not None:
-        for each, visible in zip(environments, visible_gpus(tasks, gpus, environment.get(_VISIBLE_GPUS)), strict=True):
-            each[_VISIBLE_GPUS] = visible
-    starts = [Start(task, command, each) for task, each in zip(tasks, environments, strict=True)]
-    return _run(starts, grace, links, is_attached)
-
-
-def run_launchers(commands: Mapping[Host, Sequence[str]], grace: float) -> int:
-    """Start a launcher at each host by a command, and wait until all have ended; see `run_processes`."""
-    return _run([Start(host, command, os.environ) for host, command in commands.items()], grace)
-
-
-def _run(starts: Sequence[Start], grace: float, links: Sequence[Link] = (), is_attached: bool = False) -> int:
     with _signals_received() as signals, contextlib.ExitStack() as cleanup:
         group = GuardedGroup(grace)
         cleanup.callback(group.kill)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 
@@ -12,6 +12,8 @@ import attrs
 
 from tpk.errors import ConfigError
 from tpk_distributed.cluster import WORKER, Cluster
+
+_VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 
 
 @attrs.frozen
@@ -51,28 +53,31 @@ class Host:
         return self.name
 
 
-def tasks_of(cluster: Cluster) -> list[Task]:
-    """Return the tasks of all processes: the workers by rank, then the parameter servers."""
-    return [Task(job, index) for job, addresses in cluster.jobs.items() for index in range(len(addresses))]
-
-
-def visible_gpus(tasks: Sequence[Task], count: int, visible: str | None) -> list[str]:
-    """Return the value of ``CUDA_VISIBLE_DEVICES`` for each process of a host.
+def environments(
+    cluster: Cluster, tasks: Sequence[Task], common: Mapping[str, str], gpus: int | None
+) -> list[dict[str, str]]:
+    """Return the environment variables of each process of a host.
 
     Args:
-        tasks: the processes.
-        count: the number of GPUs of each worker; parameter servers have none.
-        visible: the value of ``CUDA_VISIBLE_DEVICES`` at the host; None if all GPUs are visible.
+        cluster: the processes of all hosts.
+        tasks: those of this host.
+        common: the environment variables that all of them have.
+        gpus: the number of GPUs of each worker; parameter servers have none. None if all processes see all GPUs.
 
     Raises:
         ConfigError: if fewer GPUs are visible than the workers need.
     """
-    needed = count * sum(task.job == WORKER for task in tasks)
-    gpus = list(map(str, range(needed))) if visible is None else list(filter(None, visible.split(",")))
-    if len(gpus) < needed:
-        raise ConfigError(f"--gpus {count} needs {needed} GPUs at this host, but CUDA_VISIBLE_DEVICES is {visible!r}.")
-    left = iter(gpus)
-    return [",".join(islice(left, count if task.job == WORKER else 0)) for task in tasks]
+    own = [{**common, "TF_CONFIG": cluster.as_tf_config(task.job, task.index)} for task in tasks]
+    if gpus is not None:
+        visible = common.get(_VISIBLE_GPUS)
+        needed = gpus * sum(task.job == WORKER for task in tasks)
+        free = list(map(str, range(needed))) if visible is None else list(filter(None, visible.split(",")))
+        if len(free) < needed:
+            raise ConfigError(f"--gpus {gpus} needs {needed} GPUs at this host, but {_VISIBLE_GPUS} is {visible!r}.")
+        left = iter(free)
+        for task, variables in zip(tasks, own, strict=True):
+            variables[_VISIBLE_GPUS] = ",".join(islice(left, gpus if task.job == WORKER else 0))
+    return own
 
 
 @contextmanager

@@ -414,6 +414,12 @@ def test_more_gpus_than_are_visible_are_an_error_of_one_line(script, capsys, mon
     assert shown == "tpk: --gpus 2 needs 4 GPUs at this host, but CUDA_VISIBLE_DEVICES is '0,1,2'.\n"
 
 
+def test_hosts_need_ssh(script, capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main(["launch", "-n", "2", "--hosts", "one,two", script("")]) == 1
+    assert capsys.readouterr().err.startswith("tpk: --hosts needs the command ssh, which is not on the PATH. ")
+
+
 def test_a_process_of_a_cluster_cannot_launch_another(script, capsys, monkeypatch):
     monkeypatch.setenv("TF_CONFIG", "{}")
     assert main(["launch", "-n", "2", script("")]) == 1

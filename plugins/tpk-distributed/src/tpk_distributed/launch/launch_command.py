@@ -6,6 +6,7 @@ import contextlib
 import importlib.machinery
 import os
 import shlex
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -132,6 +133,10 @@ def launch(
     if hosts is not None:
         if nodes != 1 or node_rank is not None:
             raise click.UsageError("--hosts numbers the hosts itself: leave out --nodes and --node-rank.")
+        if shutil.which("ssh") is None:
+            raise ConfigError(
+                "--hosts needs the command ssh, which is not on the PATH. Install it, or use --node-rank."
+            )
         names = hosts.split(",")
         options += [f"--nodes={len(names)}", f"--master={master or names[0].rpartition('@')[2] + f':{_PORT}'}"]
         commands = [_by_ssh(name, [*options, f"--node-rank={rank}", *program]) for rank, name in enumerate(names)]
@@ -148,6 +153,8 @@ def launch(
         own = held.enter_context(reserved_cluster(workers, 0 if node_rank else ps))
         cluster, first, links = own, 0, list[Link]()
         if nodes > 1:
+            if not attached:  # The user starts the others.
+                click.echo(f"tpk: waiting for the launchers of all {nodes} hosts to meet at {master}", err=True)
             cluster, first, links = held.enter_context(Meeting(nodes, node_rank, master).exchange(own))
         tasks = [Task(WORKER, first + index) for index in range(workers)]
         tasks += [Task(PS, index) for index in range(len(own.ps))]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import functools
+import types
 
 import line
 import numpy as np
@@ -181,6 +182,16 @@ class TestModelFn:
         config = RunConfig(save_summary_steps=7)
         assert list(Estimator(model_fn, tmp_path, config, {"size": 2}).predict(input_fn)) == [1.0]
         assert seen == [("infer", {"size": 2}), ("infer", {"size": 2}, 7)]
+
+    def test_gets_copies_of_params_of_any_type(self, tmp_path):
+        def model_fn(features, mode, params):
+            params.size += 1
+            return EstimatorSpec(mode, predictions=features * params.size)
+
+        estimator = Estimator(model_fn, tmp_path, params=types.SimpleNamespace(size=2.0))
+        for _ in range(2):
+            assert list(estimator.predict(lambda: tf.data.Dataset.from_tensors(tf.constant([1.0])))) == [3.0]
+        assert estimator.params == types.SimpleNamespace(size=2.0)
 
     def test_may_be_a_partial_function(self, tmp_path):
         def model_fn(features, labels, mode, factor):

@@ -50,6 +50,25 @@ def test_each_mode_has_its_batch_size(tmp_path):
     assert len(batch["out"]) == 5
 
 
+def test_the_batch_size_is_added_to_hparams(tmp_path):
+    hparams = pytest.importorskip("tpk_tensorflow1.contrib.training").HParams(rate=0.5, use_tpu=True)
+    seen = []
+
+    def recording(features, labels, mode, params):
+        seen.append((params.rate, params.use_tpu, params.batch_size))
+        return model_fn(features, labels, mode, params.values())
+
+    def batches(params):
+        return input_fn(params.values())
+
+    with pytest.raises(ValueError, match="must not contain 'batch_size'"):
+        estimator(tmp_path, recording, params=type(hparams)(batch_size=3))
+    trained = estimator(tmp_path, recording, params=hparams).train(batches, steps=1)
+    trained.evaluate(batches)
+    assert seen == [(0.5, False, 4), (0.5, False, 8)]
+    assert trained.params.values() == {"rate": 0.5, "use_tpu": True}
+
+
 def test_trains_and_evaluates_as_an_estimator_does(tmp_path):
     results = estimator(tmp_path / "tpu").train(input_fn).evaluate(input_fn)
 

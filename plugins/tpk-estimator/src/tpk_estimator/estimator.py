@@ -39,7 +39,8 @@ class Estimator:
             of these names. It returns an `EstimatorSpec`.
         model_dir: the directory of checkpoints and event files; by default that of `config`, or a temporary one.
         config: the settings.
-        params: passed to the ``model_fn`` and to every ``input_fn`` with an argument ``params``.
+        params: a dict, or an object such as `HParams`. The ``model_fn`` and every ``input_fn`` with an argument
+            ``params`` get a copy.
         warm_start_from: the checkpoint, the directory or the SavedModel with the initial values of all trainable
             variables, or `WarmStartSettings`.
 
@@ -66,7 +67,7 @@ class Estimator:
         model_fn: Callable[..., Any],
         model_dir: Any = None,
         config: RunConfig | None = None,
-        params: Mapping[str, Any] | None = None,
+        params: Any = None,
         warm_start_from: Any = None,
     ) -> None:
         self._config = _complete_config(config, model_dir)
@@ -84,9 +85,9 @@ class Estimator:
         return copy.copy(self._config)
 
     @property
-    def params(self) -> dict[str, Any]:
+    def params(self) -> Any:
         """A copy of the parameters."""
-        return copy.deepcopy(dict(self.model.params or {}))
+        return copy.deepcopy(self.model.params or {})
 
     @property
     def model_fn(self) -> Callable[..., EstimatorSpec]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -67,7 +67,7 @@ class Model:
     """
 
     model_fn: Callable[..., Any]
-    params: Mapping[str, Any] | None
+    params: Any
     config: RunConfig
 
     def __attrs_post_init__(self) -> None:
@@ -95,11 +95,11 @@ class Model:
         labels = None if mode == ModeKeys.PREDICT else inputs.labels
         return inputs, self.call_model_fn(inputs.features, labels, mode, params)
 
-    def params_for(self, mode: str) -> dict[str, Any]:
-        """Return the parameters that the functions get in a mode."""
-        return dict(self.params or {})
+    def params_for(self, mode: str) -> Any:
+        """Return the parameters that the functions get in a mode: a dict, or an object such as `HParams`."""
+        return self.params or {}
 
-    def call_input_fn(self, input_fn: Callable[..., Any], mode: str, params: Mapping[str, Any]) -> Inputs:
+    def call_input_fn(self, input_fn: Callable[..., Any], mode: str, params: Any) -> Inputs:
         """Call an ``input_fn`` on the CPU.
 
         Raises:
@@ -120,9 +120,7 @@ class Model:
         features, labels = result
         return Inputs(features, labels, iterator)
 
-    def call_model_fn(
-        self, features: Any, labels: Any, mode: str, params: Mapping[str, Any] | None = None
-    ) -> EstimatorSpec:
+    def call_model_fn(self, features: Any, labels: Any, mode: str, params: Any = None) -> EstimatorSpec:
         """Call the ``model_fn``; without `params`, with those of the model.
 
         Raises:
@@ -142,7 +140,7 @@ class Model:
         """Return what a ``model_fn`` returned as an `EstimatorSpec`, if it is one of another kind."""
         return result
 
-    def arguments(self, function: Callable[..., Any], params: Mapping[str, Any], **given: Any) -> dict[str, Any]:
+    def arguments(self, function: Callable[..., Any], params: Any, **given: Any) -> dict[str, Any]:
         """Return the arguments that the function takes; it may change its parameters."""
         given |= {"params": copy.deepcopy(params), "config": copy.copy(self.config)}
         return {name: value for name, value in given.items() if name in argument_names(function)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -180,7 +181,7 @@ class TPUEstimator(Estimator):
         model_fn: Callable[..., Any],
         model_dir: Any = None,
         config: RunConfig | None = None,
-        params: Mapping[str, Any] | None = None,
+        params: Any = None,
         use_tpu: bool = True,
         train_batch_size: int | None = None,
         eval_batch_size: int | None = None,
@@ -218,11 +219,18 @@ class _TPUModel(Model):
     batch_sizes: Mapping[str, int | None]
     log_every_n_steps: int | None
 
-    def params_for(self, mode: str) -> dict[str, Any]:
+    def params_for(self, mode: str) -> Any:
         size = self.batch_sizes[mode]
-        return {**(self.params or {}), "use_tpu": False, **({} if size is None else {"batch_size": size})}
+        given = {"use_tpu": False, **({} if size is None else {"batch_size": size})}
+        params = copy.deepcopy(self.params or {})
+        if isinstance(params, Mapping):
+            return {**params, **given}
+        for name, value in given.items():
+            add = params.set_hparam if name in params else params.add_hparam
+            add(name, value)
+        return params
 
-    def call_input_fn(self, input_fn: Callable[..., Any], mode: str, params: Mapping[str, Any]) -> Any:
+    def call_input_fn(self, input_fn: Callable[..., Any], mode: str, params: Any) -> Any:
         if "params" not in argument_names(input_fn):
             raise ValueError("an input_fn for a TPUEstimator needs an argument params, which contains the batch size.")
         return super().call_input_fn(input_fn, mode, params)

@@ -150,6 +150,18 @@ def test_a_state_knows_its_dtype_and_its_shape() -> None:
         assert cell.zero_state(tf.constant(4), tf.float32).h.shape == (4, 2)
 
 
+def test_a_stack_ignores_columns_of_its_state_after_those_of_its_cells() -> None:
+    with tf.Graph().as_default(), v1.Session() as sess:
+        cell = rnn_cell.MultiRNNCell([rnn_cell.GRUCell(2), rnn_cell.GRUCell(3)], state_is_tuple=False)
+        state = tf.range(16.0)[None] / 16
+        outputs = [cell(tf.ones([1, 4]), state[:, :size]) for size in (5, 16)]
+        sess.run(v1.global_variables_initializer())
+        expected, found = sess.run(outputs)
+        np.testing.assert_array_equal(np.concatenate(found, 1), np.concatenate(expected, 1))
+        with pytest.raises(tf.errors.InvalidArgumentError, match="Expected size"):
+            sess.run(cell(tf.ones([1, 4]), state[:, :4]))
+
+
 def test_one_cell_in_two_places_is_told(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "tpk"):
         rnn_cell.MultiRNNCell([rnn_cell.GRUCell(3)] * 2)

@@ -116,9 +116,14 @@ def test_the_files_of_tensorflow_have_the_names_that_have_moved_since(run):
         from tensorflow.python.framework.graph_util import convert_variables_to_constants
         from tensorflow.python.layers.utils import smart_cond
         from tensorflow.python.ops import control_flow_ops, rnn_cell
+        from tensorflow.python.util import nest
+        from tensorflow.python.util.nest import is_sequence
         """
     )
     v1 = tensorflow.compat.v1
+    assert names["is_sequence"] is names["nest"].is_sequence is names["tf"].contrib.framework.nest.is_sequence
+    assert [names["is_sequence"](each) for each in ([1], {"a": 1}, "text", numpy.ones(2))] == [True, True, False, False]
+    assert names["nest"].flatten({"b": [1, 2], "a": 3}) == [3, 1, 2]
     for module in (names["pywrap_tensorflow"], names["of_python"], names["tf"].pywrap_tensorflow):
         assert module.NewCheckpointReader is v1.train.NewCheckpointReader
     assert names["gu"].convert_variables_to_constants is v1.graph_util.convert_variables_to_constants
@@ -140,6 +145,10 @@ def test_the_files_of_tensorflow_lead_to_the_public_modules(run):
         from tensorflow.contrib.layers.python.layers import initializers, layers as layers_lib, utils
         from tensorflow.python.layers import core as layers_core
         from tensorflow.train import AdamOptimizer
+        from tensorflow.contrib.learn.python.learn.preprocessing.text import VocabularyProcessor
+        from tensorflow.contrib.rnn.python.ops import rnn_cell_impl
+        from tensorflow.contrib.staging import StagingArea
+        from tensorflow.contrib.util import make_ndarray, make_tensor_proto
         import tensorflow.contrib.layers.python.layers as a
         import tensorflow.losses
         """
@@ -151,6 +160,10 @@ def test_the_files_of_tensorflow_lead_to_the_public_modules(run):
     assert names["initializers"].xavier_initializer is contrib.layers.xavier_initializer
     assert names["layers_lib"].conv2d is names["a"].conv2d is contrib.layers.conv2d
     assert names["layers_core"].Dense is tpk_tensorflow1.layers.Dense
+    assert names["VocabularyProcessor"] is contrib.learn.preprocessing.VocabularyProcessor
+    assert names["rnn_cell_impl"].GRUCell is contrib.rnn.GRUCell
+    assert names["StagingArea"]([tensorflow.int32]).dtypes == [tensorflow.int32]
+    assert names["make_ndarray"](names["make_tensor_proto"]([3, 4])).tolist() == [3, 4]
     assert names["AdamOptimizer"] is tensorflow.compat.v1.train.AdamOptimizer
     assert names["tensorflow"].losses is tensorflow.compat.v1.losses
 
@@ -381,6 +394,29 @@ def test_methods_that_have_been_removed_are_found(run):
     assert [child.tag for child in names["children"]] == ["box", "box"]
     assert names["alive"] is True
     assert names["refused"] == "'str' object has no attribute 'tostring'"
+
+
+def test_attributes_that_have_been_removed_are_found(run):
+    names = run(
+        """
+        import numpy as np
+        import scipy.sparse as sp
+        from PIL import Image
+
+        class Own:
+            A = 3
+
+        dense, own = sp.eye(2, format="csr").A, Own().A
+        small = np.array(Image.new("L", (8, 8), 7).resize((1, 2), Image.ANTIALIAS))
+        try:
+            np.ones(1).A
+        except AttributeError as error:
+            refused = str(error)
+        """
+    )
+    assert (names["dense"].tolist(), names["own"]) == ([[1, 0], [0, 1]], 3)
+    assert names["small"].tolist() == [[7], [7]]
+    assert names["refused"] == "'numpy.ndarray' object has no attribute 'A'"
 
 
 def test_a_module_that_is_loaded_from_a_path_is_rewritten(run, tmp_path):

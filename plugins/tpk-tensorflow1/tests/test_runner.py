@@ -152,6 +152,34 @@ def test_processes_of_a_script_import_as_the_script_does(tmp_path):
     ]
 
 
+REGULARIZED = """
+import glob
+import tensorflow as tf
+from tensorflow.python import pywrap_tensorflow
+
+tf.get_variable("w", [3], initializer=tf.ones_initializer(), regularizer=tf.nn.l2_loss)
+losses = tf.get_collection(tf.GraphKeys.REGULARIZATION_LOSSES)
+averages = tf.train.ExponentialMovingAverage(0.9)
+update = averages.apply(losses)
+print(losses[0].op.name, isinstance(losses[0], tf.Tensor), losses[0] in {losses[0]: 1})
+with tf.Session() as sess:
+    sess.run(tf.global_variables_initializer())
+    sess.run(update)
+    print(sess.run(losses[0]))
+writer = pywrap_tensorflow.EventsWriter(b"events")
+writer.WriteEvent(tf.Event(step=7))
+writer.Flush()
+print([event.step for event in tf.train.summary_iterator(glob.glob("events.*")[0])])
+"""
+
+
+def test_losses_of_regularizers_are_tensors_and_events_are_written(tmp_path):
+    (tmp_path / "train.py").write_text(REGULARIZED)
+    done = run("train.py", directory=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["w/Regularizer/L2Loss True True", "1.5", "[0, 7]"]
+
+
 ON_A_GPU = """
 import tensorflow as tf
 

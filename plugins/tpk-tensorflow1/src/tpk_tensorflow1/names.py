@@ -10,8 +10,10 @@ MODULES = {
     "contrib.lite": "tensorflow.lite",
     "contrib.lookup": "tensorflow.python.ops.lookup_ops",
     "contrib.signal": "tensorflow.signal",
+    "contrib.staging": "tensorflow.python.ops.data_flow_ops",
     "contrib.tensorboard": "tensorboard",
     "contrib.tpu.tpu": "tpk_tensorflow1.contrib.tpu",
+    "contrib.util": "tpk_tensorflow1.internals",
     "python.estimator": "tpk_tensorflow1.estimator",
     "python.framework.graph_util": "tpk_tensorflow1.internals",
     "python.framework.graph_util_impl": "tpk_tensorflow1.internals",
@@ -23,6 +25,7 @@ MODULES = {
     "python.ops.rnn_cell_impl": "tpk_tensorflow1.rnn_cell",
     "python.ops.seq2seq": "tpk_tensorflow1.contrib.legacy_seq2seq",
     "python.pywrap_tensorflow": "tpk_tensorflow1.internals",
+    "python.util.nest": "tpk_tensorflow1.internals",
     "pywrap_tensorflow": "tpk_tensorflow1.internals",
 }
 """Modules with another name today, by their names in TensorFlow 1."""
@@ -51,7 +54,8 @@ arg_scope attention_wrapper base basic_decoder beam_search_decoder beam_search_o
 classification convolutional core core_rnn core_rnn_cell core_rnn_cell_impl crf decoder embedding_ops encoders estimator
 framework fused_rnn_cell gru_ops helper hparam image_ops initializers layers learn loss loss_ops losses
 lstm_ops metric_loss_ops metric_ops metrics model_fn normalization ops optimizers pooling python regularizers rnn
-rnn_cell run_config seq2seq slim summaries tensor_util tpu_config tpu_estimator tpu_optimizer training utils variables
+rnn_cell rnn_cell_impl run_config seq2seq slim summaries tensor_util text tpu_config tpu_estimator tpu_optimizer
+training utils variables
 """
 IMPLEMENTATION = frozenset(_FILES.split())
 """Parts of the paths of TensorFlow's own files, such as ``contrib.layers.python.layers.initializers``."""
@@ -89,11 +93,9 @@ _INSTEAD = {
         "model_pruning quantization quantize": "the package tensorflow-model-optimization",
         "resampler": "tf.gather_nd",
         "saved_model session_bundle": "tf.saved_model",
-        "staging": "tpk.StagingInput",
         "stateless": "tf.random.stateless_uniform and the other names in tf.random",
         "summary": "tf.summary",
         "tfprof": "tf.profiler",
-        "util": "tf.make_tensor_proto, tf.make_ndarray and tf.get_static_value",
     },
     "contrib.framework": {"arg_scoped_arguments": "inspect.signature"},
     "contrib.slim": {"arg_scoped_arguments": "inspect.signature"},

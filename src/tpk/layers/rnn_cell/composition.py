@@ -81,7 +81,9 @@ class MultiRNNCell(RNNCell):
 
     def _unpack(self, state: Any) -> list[Any]:
         if not self._state_is_tuple:
-            return list(tf.split(state, [cell.state_size for cell in self._cells], axis=1))
+            # As in TensorFlow, columns after those of the cells are ignored.
+            sizes = [cell.state_size for cell in self._cells]
+            return [tf.slice(state, [0, sum(sizes[:index])], [-1, size]) for index, size in enumerate(sizes)]
         if not isinstance(state, tuple | list) or len(state) != len(self._cells):
             expected = f"a tuple with the states of the {len(self._cells)} cells"
             remedy = "Start from `cell.zero_state(batch_size, dtype)`."

@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as _tf
 
+from tpk_tensorflow1 import internals as nest
 from tpk_tensorflow1.missing import finder_in, own_names
 
 v1 = _tf.compat.v1
@@ -16,7 +17,6 @@ v1 = _tf.compat.v1
 argsort = _tf.argsort
 sort = _tf.sort
 is_tensor = _tf.is_tensor
-nest = _tf.nest
 list_variables = _tf.train.list_variables
 load_variable = _tf.train.load_variable
 load_checkpoint = _tf.train.load_checkpoint

@@ -17,13 +17,15 @@ from xml.etree import ElementTree
 import numpy as _numpy  # The package has a module of this name.
 
 _ARRAY = (_numpy.ndarray, _numpy.generic)
-_ATTRIBUTES: dict[str, tuple[Any, Callable[..., Any]]] = {
-    "getchildren": (ElementTree.Element, list),
-    "isAlive": (threading.Thread, threading.Thread.is_alive),
-    "ptp": (_ARRAY, _numpy.ptp),
-    "tostring": ((*_ARRAY, array.array), lambda array, *args: array.tobytes(*args)),
+_ATTRIBUTES: dict[str, tuple[Any, Callable[[Any], Any]]] = {
+    "A": (object, lambda value: value.toarray() if hasattr(value, "toarray") else value.A),  # SciPy's sparse matrices
+    "ANTIALIAS": (ModuleType, lambda image: image.LANCZOS),  # of Pillow
+    "getchildren": (ElementTree.Element, lambda element: lambda: list(element)),
+    "isAlive": (threading.Thread, lambda thread: thread.is_alive),
+    "ptp": (_ARRAY, lambda array: functools.partial(_numpy.ptp, array)),
+    "tostring": ((*_ARRAY, array.array), lambda array: array.tobytes),
 }
-"""Methods that have been removed: for objects of which type, and what to call instead."""
+"""Attributes that have been removed: for objects of which type, and what they are today."""
 
 ATTRIBUTES = frozenset(_ATTRIBUTES)
 
@@ -56,8 +58,6 @@ def formatted(text: str, values: Any) -> str:
 
 
 def attribute(value: Any, name: str) -> Any:
-    """Return an attribute, which may be a method that has been removed; the runner writes this for ``value.name``."""
-    kinds, function = _ATTRIBUTES[name]
-    if isinstance(value, kinds) and not hasattr(value, name):
-        return functools.partial(function, value)
-    return getattr(value, name)
+    """Return an attribute, which may have been removed; the runner writes this for ``value.name``."""
+    kinds, today = _ATTRIBUTES[name]
+    return today(value) if isinstance(value, kinds) and not hasattr(value, name) else getattr(value, name)

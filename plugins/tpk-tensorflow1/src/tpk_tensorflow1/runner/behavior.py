@@ -52,7 +52,10 @@ def _allow_in_place_operators() -> None:
 @functools.cache
 def _replace_initializers() -> None:
     import tensorflow as tf
+    from tensorflow.python.ops import variable_scope
 
+    # The losses of regularizers are tensors, instead of objects that build a tensor whenever they are used.
+    variable_scope._LazyEvalTensor = tf.init_scope()(lambda build: build())
     kinds = {tf.compat.v1.Dimension: _of_dimension, tf.compat.v1.Session: _of_session}
     for kind, replace in {**kinds, tf.compat.v1.InteractiveSession: _of_session}.items():
         kind.__init__ = replace(kind.__init__)

@@ -37,6 +37,12 @@ def stack_of_gru_and_lstm():
     return _dynamic(rnn.MultiRNNCell([rnn.GRUCell(4), rnn.ResidualWrapper(rnn.BasicLSTMCell(4))]))
 
 
+def stack_whose_state_is_longer():
+    cell = rnn.MultiRNNCell([rnn.GRUCell(4), rnn.BasicLSTMCell(3, state_is_tuple=False)], state_is_tuple=False)
+    outputs, state = cell(tf.ones([2, 3]), tf.reshape(tf.range(24.0), [2, 12]) / 24)
+    return {"outputs": outputs, "state": state, "step": _trained([outputs])}
+
+
 def fused_cells():
     inputs = tf.transpose(_sequences(), [1, 0, 2])
     forward = rnn.LSTMBlockFusedCell(4, forget_bias=0.5)(inputs, dtype=tf.float32, sequence_length=tf.constant(LENGTHS))

@@ -50,6 +50,23 @@ def test_a_deep_classifier(tmp_path):
     assert estimator.get_variable_value("dnn/logits/bias").shape == (1,)
 
 
+def test_hooks_read_the_losses_of_a_step_by_their_names_in_tensorflow_1(tmp_path):
+    class LossHook(v1.train.SessionRunHook):
+        def before_run(self, run_context):
+            return v1.train.SessionRunArgs(["linear/head/weighted_loss/Sum:0", "linear/head/truediv:0"])
+
+        def after_run(self, run_context, run_values):
+            losses.append(run_values.results)
+
+    losses = []
+    examples = {**X, "weight": np.full(12, 2, np.float32)}
+    estimator = LinearClassifier([SIZE], str(tmp_path), weight_column="weight", config=CONFIG)
+    batches = tpk_estimator.inputs.numpy_input_fn(examples, CLASSES, batch_size=6, shuffle=False)
+    estimator.train(batches, hooks=[LossHook()], steps=2)
+    np.testing.assert_allclose(losses[0], [12 * np.log(2), np.log(2)], rtol=1e-6)
+    assert len(losses) == 2
+
+
 def test_dropout_is_for_training_and_moving_averages_for_evaluation(tmp_path):
     estimator = DNNRegressor([8], [SIZE], str(tmp_path), config=CONFIG, dropout=0.5, batch_norm=True)
     estimator.train(input_fn(NUMBERS), steps=10)

@@ -131,11 +131,11 @@ class Head(abc.ABC):
                 return EstimatorSpec(mode, predictions, loss, eval_metric_ops=named)
             with self._train_scope():
                 train_op = _train_op(loss, optimizer, train_op_fn, trainable_variables, update_ops)
+            is_sum = self.loss_reduction == v1.losses.Reduction.SUM
+            average = self._average_loss(losses, weights) if is_sum else None
         with v1.name_scope(""):
             v1.summary.scalar(self._key("loss"), loss)
-            if self.loss_reduction == v1.losses.Reduction.SUM:
-                mean = v1.losses.Reduction.MEAN
-                average = v1.losses.compute_weighted_loss(losses, weights, loss_collection=None, reduction=mean)
+            if average is not None:
                 v1.summary.scalar(self._key("average_loss"), average)
             if regularization_losses:
                 v1.summary.scalar(self._key("regularization_loss"), tf.add_n(regularization_losses))
@@ -159,6 +159,10 @@ class Head(abc.ABC):
         """Enter the name scope for the ops and variables of the optimizer."""
         with v1.name_scope(""), v1.name_scope("training"):
             yield
+
+    def _average_loss(self, losses: Any, weights: Any) -> Any:
+        mean = v1.losses.Reduction.MEAN
+        return v1.losses.compute_weighted_loss(losses, weights, loss_collection=None, reduction=mean)
 
     def _reduced(self, losses: Any, weights: Any, regularization_losses: Any) -> Any:
         loss = v1.losses.compute_weighted_loss(losses, weights, reduction=_REDUCTIONS[self.loss_reduction])

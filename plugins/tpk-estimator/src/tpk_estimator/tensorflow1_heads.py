@@ -1,12 +1,16 @@
 """The heads of `tf.contrib.estimator`, which canned estimators also have.
 
 The trapezoidal rule integrates their precision-recall curves, and optimizers stay in the name scope of the head.
+Programs know the average loss of a training by its name, ``head/truediv``, and log it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
+
+import tensorflow as tf
 
 from tpk_estimator import heads
 
@@ -17,6 +21,9 @@ class _HeadOfTensorFlow1(heads.Head):
     @contextmanager
     def _train_scope(self) -> Iterator[None]:
         yield
+
+    def _average_loss(self, losses: Any, weights: Any) -> Any:
+        return tf.reduce_sum(weights * losses) / tf.reduce_sum(weights * tf.ones_like(losses))
 
 
 class BinaryClassHead(_HeadOfTensorFlow1, heads.BinaryClassHead):

@@ -37,7 +37,17 @@ estimator = tf.estimator.DNNLinearCombinedClassifier(
     batch_norm=True,
     config=tf.estimator.RunConfig(save_checkpoints_steps=20),
 )
-estimator.train(input_fn(None), steps=30)
+
+
+class LossHook(tf.train.SessionRunHook):
+    def before_run(self, run_context):
+        return tf.train.SessionRunArgs(["head/truediv:0", "head/weighted_loss/Sum:0"])
+
+    def after_run(self, run_context, run_values):
+        print(json.dumps([float(loss) for loss in run_values.results]))
+
+
+estimator.train(input_fn(None), hooks=[LossHook()], steps=30)
 results = estimator.evaluate(input_fn(1))
 print(json.dumps({name: float(value) for name, value in sorted(results.items())}))
 for predicted in list(estimator.predict(input_fn(1)))[:5]:

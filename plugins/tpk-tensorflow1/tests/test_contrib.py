@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow
 import tpk_tensorflow1 as tf
-from tpk_tensorflow1.contrib import data, layers, learn, losses, metrics, slim
+from tpk_tensorflow1.contrib import data, layers, learn, losses, metrics, opt, slim
 from tpk_tensorflow1.contrib.training import HParams
 from tpk_tensorflow1.examples.tutorials.mnist import input_data
 
@@ -112,6 +112,34 @@ def test_losses_and_metrics_of_contrib_take_predictions_first(graph):
         sess.run(tf.local_variables_initializer())
         found = sess.run(values)
     np.testing.assert_allclose(found, [(np.log(2) - np.log(0.75)) / 2, 2 + np.log1p(np.exp(-2)), 0.5], rtol=1e-5)
+
+
+@pytest.mark.parametrize("use_resource", [False, True])
+def test_scipy_minimizes_a_loss(graph, use_resource):
+    with tf.variable_scope("", use_resource=use_resource):
+        x = tf.get_variable("x", initializer=[[3.0, -2.0]])
+        y = tf.get_variable("y", initializer=np.float64(4))
+    target = tf.placeholder(tf.float32)
+    loss = tf.reduce_sum(tf.square(x - target)) + tf.to_float(tf.square(y))
+    free = opt.ScipyOptimizerInterface(loss, [x], options={"maxiter": 50})
+    bounded = opt.ScipyOptimizerInterface(loss, var_to_bounds={x: ([0, 2], np.inf), y: (None, -1)})
+    constraints = {"equalities": [y - 2], "inequalities": [x[0, 0] - 5]}
+    constrained = opt.ScipyOptimizerInterface(loss, method="SLSQP", **constraints)
+    losses, steps = [], []
+    with tf.Session() as sess:
+        sess.run(tf.global_variables_initializer())
+        options = {"feed_dict": {target: 1.0}, "fetches": [loss, y]}
+        free.minimize(sess, loss_callback=lambda *values: losses.append(values), **options)
+        assert losses[0] == (29.0, 4.0)
+        np.testing.assert_allclose(sess.run(x), [[1, 1]], atol=1e-4)
+        assert sess.run(y) == 4
+        bounded.minimize(**options)
+        np.testing.assert_allclose(sess.run(x), [[1, 2]], atol=1e-4)
+        np.testing.assert_allclose(sess.run(y), -1, atol=1e-4)
+        constrained.minimize(step_callback=lambda point: steps.append(point.shape), **options)
+        assert set(steps) == {(3,)}
+        np.testing.assert_allclose(sess.run(x), [[5, 1]], atol=1e-3)
+        np.testing.assert_allclose(sess.run(y), 2, atol=1e-3)
 
 
 def test_a_window_slides_over_a_dataset(graph):

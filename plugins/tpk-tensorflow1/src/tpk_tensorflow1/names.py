@@ -152,8 +152,7 @@ _INSTEAD = {
         "AdaMaxOptimizer AdamWOptimizer LazyAdamOptimizer NadamOptimizer": "tf.train.AdamOptimizer",
         "clip_gradients_by_global_norm": "tf.clip_by_global_norm",
         "DecoupledWeightDecayExtension extend_with_decoupled_weight_decay": "v.assign_sub(decay * v) after each step",
-        "ExternalOptimizerInterface ScipyOptimizerInterface": "scipy.optimize.minimize(run, x, jac=True), where run(x) "
-        "assigns x to the variable, and returns the values of the loss and of its gradient",
+        "ExternalOptimizerInterface": "ScipyOptimizerInterface",
         "LARSOptimizer MomentumWOptimizer": "tf.train.MomentumOptimizer",
         "ModelAverageOptimizer MovingAverageOptimizer": "tpk.MovingAverageOptimizer around the optimizer",
     },

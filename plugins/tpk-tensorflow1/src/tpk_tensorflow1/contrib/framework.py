@@ -1,9 +1,9 @@
-"""`tf.contrib.framework`: checkpoints, collections of variables, the global step and argument scopes."""
+"""`tf.contrib.framework`: checkpoints, variables, the global step and argument scopes."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -97,11 +97,6 @@ def get_name_scope() -> str:
     return str(v1.get_default_graph().get_name_scope())
 
 
-def add_model_variable(var: Any) -> None:
-    """Add a variable to the collection ``MODEL_VARIABLES``."""
-    v1.add_to_collections([v1.GraphKeys.MODEL_VARIABLES], var)
-
-
 def variable(name: str, *args: Any, device: Any = None, **kwargs: Any) -> Any:
     """Return an existing variable or create a new one on a device; see `tf.get_variable`."""
     with _tf.device(device or ""):
@@ -118,44 +113,6 @@ def local_variable(initial_value: Any, validate_shape: bool = True, name: str | 
     """Return a new variable in the collection ``LOCAL_VARIABLES``, which is neither trained nor saved."""
     local = {"trainable": False, "collections": [v1.GraphKeys.LOCAL_VARIABLES]}
     return v1.Variable(initial_value, validate_shape=validate_shape, name=name, **local)
-
-
-def get_variables(
-    scope: Any = None, suffix: str | None = None, collection: str = v1.GraphKeys.GLOBAL_VARIABLES
-) -> list[Any]:
-    """Return the variables of a collection whose names begin with a scope and end with a suffix."""
-    name = getattr(scope, "name", scope)
-    if suffix is not None:
-        name = f"{name or ''}.*{suffix if ':' in suffix else suffix + ':'}"
-    return list(v1.get_collection(collection, name))
-
-
-def get_model_variables(scope: Any = None, suffix: str | None = None) -> list[Any]:
-    """Return the variables in ``MODEL_VARIABLES``."""
-    return get_variables(scope, suffix, v1.GraphKeys.MODEL_VARIABLES)
-
-
-def get_trainable_variables(scope: Any = None, suffix: str | None = None) -> list[Any]:
-    """Return the variables in ``TRAINABLE_VARIABLES``."""
-    return get_variables(scope, suffix, v1.GraphKeys.TRAINABLE_VARIABLES)
-
-
-def get_variables_by_suffix(suffix: str, scope: Any = None) -> list[Any]:
-    """Return the variables whose names end with a suffix."""
-    return get_variables(scope, suffix)
-
-
-def get_variables_by_name(given_name: str, scope: Any = None) -> list[Any]:
-    """Return the variables with a name, in any scope."""
-    return [each for each in get_variables(scope) if each.op.name.rpartition("/")[2] == given_name]
-
-
-def get_variables_to_restore(include: Sequence[str] | None = None, exclude: Sequence[str] | None = None) -> list[Any]:
-    """Return the variables in the scopes `include` (by default all) that are not in the scopes `exclude`."""
-    variables = get_variables()
-    chosen = variables if include is None else [each for scope in include for each in get_variables(scope)]
-    excluded = {each.name for scope in exclude or () for each in get_variables(scope)}
-    return list({each.name: each for each in chosen if each.name not in excluded}.values())
 
 
 __all__ = ["nest", *own_names(__name__)]

@@ -140,6 +140,15 @@ def test_a_cell_of_ones_own_makes_its_variables_once() -> None:
         assert loss.graph is v1.get_default_graph()
 
 
+@pytest.mark.parametrize(
+    ("name", "scope"),
+    [("BNLSTMCell", "bnlstm_cell"), ("Conv1DLSTMCell", "conv1dlstm_cell"), ("_Sum2DCell", "private__sum2d_cell")],
+)
+def test_the_scope_of_a_cell_is_named_after_its_class_as_in_tensorflow(name: str, scope: str) -> None:
+    cell = type(name, (rnn_cell.RNNCell,), {"state_size": 1, "output_size": 1})()
+    assert cell.name == scope
+
+
 def test_a_state_knows_its_dtype_and_its_shape() -> None:
     with tf.Graph().as_default():
         size = v1.placeholder(tf.int32, [])

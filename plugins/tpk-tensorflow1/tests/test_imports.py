@@ -53,6 +53,8 @@ def run(tmp_path, monkeypatch):
         ("tensorflow.compat", "tpk_tensorflow1.compat"),
         ("tensorflow.contrib.slim", "tpk_tensorflow1.contrib.slim"),
         ("tensorflow.contrib.framework.python.ops.arg_scope", "tpk_tensorflow1.contrib.framework"),
+        ("tensorflow.contrib.framework.python.ops.audio_ops", "tensorflow.python.ops.gen_audio_ops"),
+        ("tensorflow.contrib.metrics.python.ops.set_ops", "tpk_tensorflow1.contrib.metrics"),
         ("tensorflow.contrib.slim.python.slim.nets.vgg", "tpk_tensorflow1.contrib.slim.nets.vgg"),
         ("tensorflow.contrib.keras.layers", "tensorflow.keras.layers"),
         ("tensorflow.train", "tpk_tensorflow1.train"),
@@ -115,7 +117,11 @@ def test_the_files_of_tensorflow_have_the_names_that_have_moved_since(run):
         from tensorflow.python.framework import dtypes, graph_util as gu, ops
         from tensorflow.python.framework.graph_util import convert_variables_to_constants
         from tensorflow.python.layers.utils import smart_cond
+        from tensorflow.contrib.seq2seq.python.ops.decoder import _transpose_batch_time
+        from tensorflow.python.layers import base
         from tensorflow.python.ops import control_flow_ops, rnn_cell
+        from tensorflow.python.ops.rnn_cell_impl import _concat, assert_like_rnncell
+        from tensorflow.python.training import training_ops
         from tensorflow.python.util import nest
         from tensorflow.python.util.nest import is_sequence
         """
@@ -134,6 +140,12 @@ def test_the_files_of_tensorflow_have_the_names_that_have_moved_since(run):
     assert callable(names["control_flow_ops"].with_dependencies)
     assert callable(names["smart_cond"])
     assert names["rnn_cell"].GRUCell is tpk_tensorflow1.nn.rnn_cell.GRUCell
+    assert names["_concat"](2, 3, static=True) == tensorflow.TensorShape([2, 3])
+    with pytest.raises(TypeError, match="output_size"):
+        names["assert_like_rnncell"]("cell", "not a cell")
+    assert names["base"].InputSpec(ndim=2).ndim == 2
+    assert callable(names["training_ops"].apply_adam)
+    assert names["_transpose_batch_time"](tensorflow.zeros([2, 3, 4])).shape == [3, 2, 4]
     assert names["dtypes"].float32 is tensorflow.float32
 
 

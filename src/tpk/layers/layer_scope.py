@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Integral, Real
@@ -436,3 +437,13 @@ class TrainingFlag:
         if self.static is None:
             return tf.cond(self.tensor, in_training, in_inference)
         return in_training() if self.static else in_inference()
+
+
+def snake_case(name: str) -> str:
+    """Return ``basic_lstm_cell`` for ``BasicLSTMCell``, as TensorFlow names the scopes of layers.
+
+    The name of a scope cannot begin with an underscore.
+    """
+    words = re.sub(r"(.)([A-Z][a-z0-9]+)", r"\1_\2", name)
+    words = re.sub(r"([a-z])([A-Z])", r"\1_\2", words).lower()
+    return f"private{words}" if words.startswith("_") else words

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 import tensorflow as tf
+from tensorflow.python.keras.engine import input_spec
 
 import tpk
 from tpk import layers
 from tpk.graph import added_since, collection_sizes
+from tpk.layers.layer_scope import snake_case
 from tpk_tensorflow1.missing import finder_in, own_names
 
 v1 = tf.compat.v1
@@ -102,7 +103,7 @@ class Layer:
         self.graph: Any = None
         self.losses: list[Any] = []
         self.updates: list[Any] = []
-        self.name = name or _snake_case(type(self).__name__)
+        self.name = name or snake_case(type(self).__name__)
         self._dtype = None if dtype is None else tf.as_dtype(dtype)
         self._reuse = _reuse
         self._given_scope = _scope
@@ -334,15 +335,9 @@ for _layer in _FunctionLayer.__subclasses__():
 
 __all__ = own_names(__name__)
 
-__getattr__ = finder_in("tf.layers", __all__)
+__getattr__ = finder_in("tf.layers", __all__, input_spec)
 
 
 def _is_trainable(variable: Any) -> bool:
     # A custom getter can return a tensor instead of a variable.
     return bool(getattr(variable, "trainable", True))
-
-
-def _snake_case(name: str) -> str:
-    words = re.sub(r"(.)([A-Z][a-z0-9]+)", r"\1_\2", name)
-    words = re.sub(r"([a-z])([A-Z])", r"\1_\2", words).lower()
-    return f"private{words}" if words.startswith("_") else words

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+_LEFT_CONTRIB = ("autograph", "distribute", "keras", "linalg", "lite", "signal")
+
 MODULES = {
-    "contrib.autograph": "tensorflow.autograph",
-    "contrib.distribute": "tensorflow.distribute",
-    "contrib.keras": "tensorflow.keras",
-    "contrib.linalg": "tensorflow.linalg",
-    "contrib.lite": "tensorflow.lite",
+    **{f"contrib.{name}": f"tensorflow.{name}" for name in _LEFT_CONTRIB},
+    "contrib.framework.python.ops.audio_ops": "tensorflow.python.ops.gen_audio_ops",
     "contrib.lookup": "tensorflow.python.ops.lookup_ops",
-    "contrib.signal": "tensorflow.signal",
     "contrib.staging": "tensorflow.python.ops.data_flow_ops",
     "contrib.tensorboard": "tensorboard",
     "contrib.tpu.tpu": "tpk_tensorflow1.contrib.tpu",
@@ -25,6 +23,7 @@ MODULES = {
     "python.ops.rnn_cell_impl": "tpk_tensorflow1.rnn_cell",
     "python.ops.seq2seq": "tpk_tensorflow1.contrib.legacy_seq2seq",
     "python.pywrap_tensorflow": "tpk_tensorflow1.internals",
+    "python.training.training_ops": "tensorflow.python.ops.gen_training_ops",
     "python.util.nest": "tpk_tensorflow1.internals",
     "pywrap_tensorflow": "tpk_tensorflow1.internals",
 }
@@ -54,8 +53,8 @@ arg_scope attention_wrapper base basic_decoder beam_search_decoder beam_search_o
 classification convolutional core core_rnn core_rnn_cell core_rnn_cell_impl crf decoder embedding_ops encoders estimator
 framework fused_rnn_cell gru_ops helper hparam image_ops initializers layers learn loss loss_ops losses
 lstm_ops metric_loss_ops metric_ops metrics model_fn normalization ops optimizers pooling python regularizers rnn
-rnn_cell rnn_cell_impl run_config seq2seq slim summaries tensor_util text tpu_config tpu_estimator tpu_optimizer
-training utils variables
+rnn_cell rnn_cell_impl run_config seq2seq set_ops slim summaries tensor_util text tpu_config tpu_estimator
+tpu_optimizer training utils variables
 """
 IMPLEMENTATION = frozenset(_FILES.split())
 """Parts of the paths of TensorFlow's own files, such as ``contrib.layers.python.layers.initializers``."""

@@ -6,6 +6,7 @@ import importlib
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.keras.layers.legacy_rnn import rnn_cell_impl
 
 import tpk
 from tpk.layers import rnn_cell
@@ -38,7 +39,7 @@ def _in_loop() -> bool:
     return any(each.IsWhileContext() for each in control_flow_contexts(tf.compat.v1.get_default_graph()))
 
 
-_missing = finder_in("tf.nn.rnn_cell", __all__)
+_missing = finder_in("tf.nn.rnn_cell", __all__, rnn_cell_impl)
 
 
 def __getattr__(name: str) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,7 +10,7 @@ import tensorflow as tf
 
 from tpk.errors import ConfigError
 from tpk.graph.scopes import check_graph_mode
-from tpk.layers.layer_scope import LayerScope
+from tpk.layers.layer_scope import LayerScope, snake_case
 
 
 class RNNCell:
@@ -44,7 +43,7 @@ class RNNCell:
 
     def __init__(self, trainable: bool = True, name: str | None = None, dtype: Any = None, reuse: Any = None) -> None:
         self.trainable = trainable
-        self.name = name or _snake_case(type(self).__name__)
+        self.name = name or snake_case(type(self).__name__)
         self.dtype = None if dtype is None else tf.as_dtype(dtype)
         self._reuse = reuse
         self._graph: Any = None
@@ -195,9 +194,3 @@ def check_like_cell(wrapper: Any, cell: Any, what: str = "cell") -> None:
     if missing or not callable(cell):
         expected = "an RNN cell: callable, with state_size, output_size and zero_state"
         raise argument_error(wrapper, what, cell, expected, "Pass an instance, e.g. LSTMCell(128).")
-
-
-def _snake_case(name: str) -> str:
-    """Return ``basic_lstm_cell`` for ``BasicLSTMCell``; the name of a scope cannot begin with an underscore."""
-    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
-    return f"private{words}" if words.startswith("_") else words

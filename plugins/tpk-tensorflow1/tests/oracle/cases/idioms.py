@@ -1,8 +1,14 @@
-"""Idioms: static shapes, sizes that are floats, losses of regularizers."""
+"""Idioms: static shapes, sizes that are floats, losses of regularizers, files of TensorFlow itself."""
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.contrib.framework.python.ops import audio_ops
+from tensorflow.contrib.metrics.python.ops import set_ops
+from tensorflow.contrib.seq2seq.python.ops import decoder
 from tensorflow.contrib.staging import StagingArea
+from tensorflow.python.layers import base
+from tensorflow.python.ops import rnn_cell_impl
+from tensorflow.python.training import optimizer, training_ops
 from tensorflow.python.util import nest
 
 
@@ -85,3 +91,63 @@ def staged_batches():
     put = area.put([tf.constant([1.0, 2.0])])
     with tf.control_dependencies([put]):
         return {"got": tf.identity(area.get()), "size": area.size()}
+
+
+class _RMSPropWithoutMomentum(optimizer.Optimizer):
+    def __init__(self, rate):
+        super().__init__(False, "RMSPropWithoutMomentum")
+        self._rate = rate
+
+    def _create_slots(self, var_list):
+        for var in var_list:
+            self._get_or_make_slot(var, tf.ones(var.shape), "rms", self._name)
+            self._zeros_slot(var, "momentum", self._name)
+
+    def _apply_dense(self, grad, var):
+        slots = self.get_slot(var, "rms"), self.get_slot(var, "momentum")
+        return training_ops.apply_rms_prop(var, *slots, self._rate, 0.9, 0.0, 1e-6, grad, use_locking=False).op
+
+
+def an_optimizer_of_raw_ops():
+    weights = tf.get_variable("weights", initializer=tf.constant([1.0, -2.0]))
+    gradients = [(tf.clip_by_norm(2 * weights, 3.0), weights)]
+    return {"weights": weights, "step": _RMSPropWithoutMomentum(0.1).apply_gradients(gradients)}
+
+
+def features_of_audio():
+    waves = np.sin(np.arange(400, dtype=np.float32)[:, None] ** 2 / 1000)
+    spectrogram = audio_ops.audio_spectrogram(waves, window_size=128, stride=64, magnitude_squared=True)
+    features = audio_ops.mfcc(spectrogram + 1.0, sample_rate=8000, dct_coefficient_count=5)
+    decoded = audio_ops.decode_wav(audio_ops.encode_wav(waves, 8000), desired_channels=1)
+    return {"spectrogram": spectrogram, "features": features, "decoded": decoded.audio, "rate": decoded.sample_rate}
+
+
+class _Sum2DCell(rnn_cell_impl.RNNCell):
+    def __init__(self, size):
+        super().__init__()
+        self.input_spec = base.InputSpec(ndim=2)
+        self._size = size
+
+    state_size = output_size = property(lambda self: self._size)
+
+    def build(self, inputs_shape):
+        self._kernel = self.add_variable(rnn_cell_impl._WEIGHTS_VARIABLE_NAME, [inputs_shape[-1], self._size])
+        self.built = True
+
+    def call(self, inputs, state):
+        state = state + tf.matmul(inputs, self._kernel)
+        return tf.tanh(state), state
+
+
+def cells_of_private_names():
+    cell = _Sum2DCell(4)
+    rnn_cell_impl.assert_like_rnncell("cell", cell)
+    zeros = rnn_cell_impl._zero_state_tensors(cell.state_size, 2, tf.float32)
+    outputs, state = tf.nn.dynamic_rnn(cell, tf.ones([2, 3, 5]), initial_state=zeros)
+    by_time = decoder._transpose_batch_time(outputs)
+    return {"by time": by_time, "state": state, "shape": rnn_cell_impl._concat(2, cell.output_size, static=True)}
+
+
+def sizes_of_sets():
+    sets = tf.SparseTensor([[0, 0], [0, 1], [1, 0]], [5, 5, 7], [2, 2])
+    return {"size": set_ops.set_size(sets), "common": set_ops.set_intersection(sets, sets)}

@@ -1,5 +1,7 @@
 """`tf.contrib.seq2seq`: decoders that run in a loop, attention, beam search, and the loss of sequences."""
 
+from tensorflow.python.ops import rnn
+
 from tpk_tensorflow1.contrib.seq2seq import attention, beam_search, decoding, helpers
 from tpk_tensorflow1.contrib.seq2seq.attention import *
 from tpk_tensorflow1.contrib.seq2seq.attention import (
@@ -14,4 +16,4 @@ from tpk_tensorflow1.missing import finder_in
 
 __all__ = attention.__all__ + beam_search.__all__ + decoding.__all__ + helpers.__all__
 
-__getattr__ = finder_in("tf.contrib.seq2seq", __all__)
+__getattr__ = finder_in("tf.contrib.seq2seq", __all__, rnn)

@@ -90,7 +90,9 @@ def staged_batches():
     area = StagingArea([tf.float32], shapes=[[2]])
     put = area.put([tf.constant([1.0, 2.0])])
     with tf.control_dependencies([put]):
-        return {"got": tf.identity(area.get()), "size": area.size()}
+        got = tf.identity(area.get())
+    with tf.control_dependencies([got]):
+        return {"got": got, "size": area.size()}
 
 
 class _RMSPropWithoutMomentum(optimizer.Optimizer):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow
 import tpk_tensorflow1 as tf
-from tpk_tensorflow1.contrib import data, layers, learn, losses, metrics, opt, slim
+from tpk_tensorflow1.contrib import data, distribute, layers, learn, losses, metrics, opt, slim, summary
 from tpk_tensorflow1.contrib.training import HParams
 from tpk_tensorflow1.examples.tutorials.mnist import input_data
 
@@ -112,6 +112,40 @@ def test_losses_and_metrics_of_contrib_take_predictions_first(graph):
         sess.run(tf.local_variables_initializer())
         found = sess.run(values)
     np.testing.assert_allclose(found, [(np.log(2) - np.log(0.75)) / 2, 2 + np.log1p(np.exp(-2)), 0.5], rtol=1e-5)
+
+
+@pytest.mark.parametrize("argument", ["num_gpus", "num_gpus_per_worker"])
+def test_a_mirrored_strategy_counts_gpus(graph, monkeypatch, argument, caplog):
+    def devices(number):
+        strategy = distribute.MirroredStrategy(**{argument: number})
+        return [device.rpartition("device:")[2] for device in strategy.extended.worker_devices]
+
+    assert devices(0) == ["CPU:0"]
+    assert "no GPU" not in caplog.text
+    monkeypatch.setattr(tensorflow.config, "list_physical_devices", lambda kind: [])
+    assert devices(2) == ["CPU:0"]
+    assert "no GPU, so the MirroredStrategy for 2 GPUs runs on the CPU" in caplog.text
+    monkeypatch.setattr(tensorflow.config, "list_physical_devices", lambda kind: ["first", "second"])
+    assert devices(2) == ["GPU:0", "GPU:1"]
+    assert isinstance(distribute.OneDeviceStrategy("/cpu:0"), tensorflow.compat.v1.distribute.OneDeviceStrategy)
+
+
+def test_ops_write_summaries(graph, tmp_path):
+    writer = summary.create_file_writer(str(tmp_path))
+    with writer.as_default(), summary.record_summaries_every_n_global_steps(2):
+        step = tf.train.get_or_create_global_step()
+        summary.scalar("loss", tf.constant(2.5))
+    with tf.Session() as sess:
+        sess.run(tf.global_variables_initializer())
+        sess.run(summary.summary_writer_initializer_op())
+        for _ in range(3):
+            sess.run(summary.all_summary_ops())
+            sess.run(step.assign_add(1))
+        sess.run(writer.flush())
+    (path,) = tmp_path.iterdir()
+    events = [event for event in tf.train.summary_iterator(str(path)) if event.summary.value]
+    assert [event.step for event in events] == [0, 2]
+    assert [event.summary.value[0].simple_value for event in events] == [2.5, 2.5]
 
 
 @pytest.mark.parametrize("use_resource", [False, True])

@@ -162,6 +162,7 @@ def test_the_files_of_tensorflow_lead_to_the_public_modules(run):
         from tensorflow.contrib.staging import StagingArea
         from tensorflow.contrib.util import make_ndarray, make_tensor_proto
         import tensorflow.contrib.layers.python.layers as a
+        import tensorflow.contrib.lite as lite
         import tensorflow.losses
         """
     )
@@ -171,6 +172,7 @@ def test_the_files_of_tensorflow_lead_to_the_public_modules(run):
     assert names["variables"].model_variable is contrib.framework.model_variable
     assert names["initializers"].xavier_initializer is contrib.layers.xavier_initializer
     assert names["layers_lib"].conv2d is names["a"].conv2d is contrib.layers.conv2d
+    assert callable(names["lite"].TFLiteConverter)
     assert names["layers_core"].Dense is tpk_tensorflow1.layers.Dense
     assert names["VocabularyProcessor"] is contrib.learn.preprocessing.VocabularyProcessor
     assert names["rnn_cell_impl"].GRUCell is contrib.rnn.GRUCell

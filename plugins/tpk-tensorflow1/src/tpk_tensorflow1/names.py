@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-_LEFT_CONTRIB = ("autograph", "distribute", "keras", "linalg", "lite", "signal")
+_LEFT_CONTRIB = ("autograph", "keras", "linalg", "signal")
 
 MODULES = {
     **{f"contrib.{name}": f"tensorflow.{name}" for name in _LEFT_CONTRIB},
     "contrib.framework.python.ops.audio_ops": "tensorflow.python.ops.gen_audio_ops",
+    "contrib.lite": "tensorflow._api.v2.compat.v1.lite",
     "contrib.lookup": "tensorflow.python.ops.lookup_ops",
     "contrib.staging": "tensorflow.python.ops.data_flow_ops",
     "contrib.tensorboard": "tensorboard",
@@ -93,7 +94,6 @@ _INSTEAD = {
         "resampler": "tf.gather_nd",
         "saved_model session_bundle": "tf.saved_model",
         "stateless": "tf.random.stateless_uniform and the other names in tf.random",
-        "summary": "tf.summary",
         "tfprof": "tf.profiler",
     },
     "contrib.framework": {"arg_scoped_arguments": "inspect.signature"},

@@ -119,11 +119,8 @@ def _packed(tensors: Sequence[Any]) -> Any:
 def _bounds(variables: Sequence[Any], var_to_bounds: dict[Any, tuple[Any, Any]]) -> list[tuple[Any, Any]]:
     bounds: list[tuple[Any, Any]] = []
     for variable in variables:
-        low, high = (
-            np.broadcast_to(bound, variable.shape.as_list()).ravel()
-            for bound in var_to_bounds.get(variable, (None, None))
-        )
-        bounds += zip(low, high, strict=True)
+        limits = var_to_bounds.get(variable, (None, None))
+        bounds += zip(*(np.broadcast_to(limit, variable.shape.as_list()).ravel() for limit in limits), strict=True)
     return bounds
 
 

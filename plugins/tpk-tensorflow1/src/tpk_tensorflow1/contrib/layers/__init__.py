@@ -5,14 +5,18 @@ Variables have their TensorFlow 1 names: ``fully_connected/weights``, ``Conv/bia
 
 from __future__ import annotations
 
-from tpk_tensorflow1.contrib.layers import initializers, normalization, plain, scopes, weights
-from tpk_tensorflow1.contrib.layers.initializers import *
+from tf_slim.layers import initializers, regularizers
+from tf_slim.layers.initializers import *
+from tf_slim.layers.regularizers import *
+
+from tpk_tensorflow1.contrib.layers import normalization, plain, scopes, weights
 from tpk_tensorflow1.contrib.layers.normalization import *
 from tpk_tensorflow1.contrib.layers.plain import *
 from tpk_tensorflow1.contrib.layers.scopes import *
 from tpk_tensorflow1.contrib.layers.weights import *
 from tpk_tensorflow1.missing import finder_in
 
-__all__ = sorted(name for module in (initializers, normalization, plain, scopes, weights) for name in module.__all__)
+_MODULES = (initializers, normalization, plain, regularizers, scopes, weights)
+__all__ = sorted(name for module in _MODULES for name in module.__all__)
 
 __getattr__ = finder_in("tf.contrib.layers", __all__)

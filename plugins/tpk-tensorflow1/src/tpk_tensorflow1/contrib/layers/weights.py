@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
+from tf_slim.layers.initializers import xavier_initializer
 
 from tpk import layers
 from tpk_tensorflow1.contrib.framework import add_arg_scope
-from tpk_tensorflow1.contrib.layers.initializers import xavier_initializer
 from tpk_tensorflow1.contrib.layers.scopes import (
     ZEROS,
     Function,

@@ -188,6 +188,10 @@ def test_the_files_of_tensorflow_lead_to_the_public_modules(run):
         ("from tensorflow.contrib import eager", "tf.contrib.eager is not available .*: use TensorFlow 2"),
         ("import tensorflow.contrib.eager as tfe", "tf.contrib.eager is not available .*: use TensorFlow 2"),
         ("from tensorflow.contrib.eager.python import tfe", "tf.contrib.eager is not available .*: use TensorFlow 2"),
+        (
+            "from tensorflow.contrib.nn import alpha_dropout",
+            "tf.contrib.nn is not available .*: use tf.nn, .*no equivalent",
+        ),
         ("from tensorflow.contrib.opt import AdamWOptimizer", "contrib.opt.AdamWOptimizer .*: use tf.train.Adam"),
         ("from tensorflow.contrib.layers import conv2dd", "contrib.layers.conv2dd .*Nearest: 'conv2d'"),
         ("from tensorflow.contrib.layers.python.layers import nothing", "contrib.layers.nothing .*TF1 programs"),

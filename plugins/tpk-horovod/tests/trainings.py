@@ -318,7 +318,7 @@ def elastic(steps, event):
 def train_in_epochs(epochs, callbacks=()):
     """Train or resume in a directory that all processes share, four steps in each epoch."""
     return train(
-        horovod(timeouts=waits(120), fusion_bytes=0),
+        horovod(timeouts=waits(900, start=900), fusion_bytes=0),  # Longer than the tests: nothing may wait for it.
         datapoints(8),
         steps_per_epoch=4,
         max_epoch=int(epochs),

@@ -40,7 +40,7 @@ class Connections:
         Runs that wait for an answer over one of them fail at once. TensorFlow reconnects for later runs.
         """
         ends = frozenset[End]().union(*(self._ends[address] for address in addresses))
-        for connection in _tcp_sockets():
+        for connection in tcp_sockets():
             with connection as held, suppress(OSError):
                 if normal_end(held.getpeername()) in ends:
                     held.shutdown(socket.SHUT_RDWR)
@@ -100,7 +100,7 @@ def confine_to_loopback(port: int) -> bool:
         Whether the port was restricted.
     """
     is_confined = False
-    for each in _tcp_sockets():
+    for each in tcp_sockets():
         with each as held:
             # Includes connections that were accepted just before.
             if held.getsockname()[1] == port:
@@ -127,7 +127,7 @@ def normal_end(end: tuple[object, ...]) -> End:
     return str(mapped or ip), int(str(end[1]))
 
 
-def _tcp_sockets() -> Iterator[socket.socket]:
+def tcp_sockets() -> Iterator[socket.socket]:
     """Yield a separate socket for each descriptor of this process that is a TCP socket."""
     # Only Linux and macOS list the descriptors.
     for name in os.listdir(_DESCRIPTORS) if os.path.isdir(_DESCRIPTORS) else ():

@@ -17,6 +17,7 @@ import tpk
 from tpk.plugin import also_spelled
 from tpk.strategies import DEVICE_SPELLINGS, GPU_PREFETCH, MultiProcessStrategy, ProcessGroup, SingleProcess
 from tpk_horovod import bootstrap
+from tpk_horovod.connections import end_connections, open_connections
 from tpk_horovod.elastic import callbacks_of_round, is_elastic
 from tpk_horovod.failures import PeerErrors, Peers
 from tpk_horovod.library import load_horovod
@@ -116,6 +117,7 @@ class HorovodStrategy(MultiProcessStrategy):
         self._local_rank, self._local_size = 0, 1
         self._joined = ExitStack()
         self._shutting_down = threading.Lock()
+        self._connections: set[int] = set()
 
     def describe(self) -> dict[str, Any]:
         """Return the options that affect the gradients."""
@@ -239,13 +241,17 @@ class HorovodStrategy(MultiProcessStrategy):
             board = bootstrap.Board.of_environment(rank, size, number, cluster)
             if board is not None:
                 board.meet(self._timeouts)
+        before = open_connections()
         hvd.init()
+        self._connections = open_connections() - before
         joined.callback(self._shut_down)
         return cluster
 
     def _shut_down(self) -> None:
         with self._shutting_down:
             self._hvd.shutdown()
+            if is_elastic():  # This process goes on, so that those who still wait for it would not notice.
+                end_connections(self._connections)
 
     def _find_cluster(self) -> Cluster:
         try:

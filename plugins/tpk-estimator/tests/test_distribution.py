@@ -82,3 +82,9 @@ def test_other_strategies_and_inputs_are_errors(tmp_path, strategy):
         estimator(tmp_path, tf.distribute.get_strategy()).train(ordered, steps=1)
     with pytest.raises(ValueError, match=r"an input_fn must return a tf\.data\.Dataset"):
         estimator(tmp_path, strategy).train(lambda: tf.constant(1.0), steps=1)
+
+
+def test_gpus_that_do_not_exist_are_an_error(tmp_path):
+    strategy = tf.distribute.MirroredStrategy(["/gpu:98", "/gpu:99"])
+    with pytest.raises(ValueError, match="is for /gpu:98, but the number of GPUs here is"):
+        estimator(tmp_path, strategy).train(ordered, steps=1)

@@ -24,7 +24,7 @@ def devices_of(strategy: Any) -> list[str] | None:
     """Return the devices of a strategy in one process; None to take all GPUs of a process.
 
     Raises:
-        ValueError: if it is not a strategy that trains synchronously.
+        ValueError: if it is not a strategy that trains synchronously, or one of its GPUs does not exist.
     """
     if strategy is None or isinstance(strategy, _OF_SEVERAL):
         return None
@@ -83,6 +83,13 @@ def _check(strategy: Any) -> None:
             f"train_distribute of RunConfig must be a MirroredStrategy or a OneDeviceStrategy, but is {strategy!r}. "
             "For several processes, describe the cluster by TF_CONFIG."
         )
+    gpus = len(tf.config.list_logical_devices("GPU"))
+    for device in map(tf.DeviceSpec.from_string, strategy.extended.worker_devices):
+        if device.device_type == "GPU" and device.device_index >= gpus:  # TensorFlow would wait for it forever.
+            raise ValueError(
+                f"train_distribute of RunConfig is for /gpu:{device.device_index}, but the number of GPUs here is "
+                f"{gpus}. Leave out the devices of the strategy to use all that there are."
+            )
 
 
 def _dataset(model: Model, input_fn: Callable[..., Any], params: Any, context: Any) -> Any:

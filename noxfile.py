@@ -152,7 +152,7 @@ def docs(session):
 
     One test looks for answers in the site, in Chromium, and is skipped where there is none.
     """
-    packages = [f"./plugins/tpk-{name}" for name in ("distributed", "estimator", "keras", "lmdb")]
+    packages = [f"./plugins/tpk-{name}" for name in ("distributed", "estimator", "keras", "lmdb", "tensorflow1")]
     session.install("tensorflow==2.21.*", ".[docs]", *packages)
     # What Material says of the future of MkDocs is no warning about these pages.
     session.run("mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})

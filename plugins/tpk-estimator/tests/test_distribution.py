@@ -85,6 +85,7 @@ def test_other_strategies_and_inputs_are_errors(tmp_path, strategy):
 
 
 def test_gpus_that_do_not_exist_are_an_error(tmp_path):
-    strategy = tf.distribute.MirroredStrategy(["/gpu:98", "/gpu:99"])
+    with tf.Graph().as_default():  # as TF1 programs do; in eager mode TensorFlow itself may refuse the devices
+        strategy = tf.distribute.MirroredStrategy(["/gpu:98", "/gpu:99"])
     with pytest.raises(ValueError, match="is for /gpu:98, but the number of GPUs here is"):
         estimator(tmp_path, strategy).train(ordered, steps=1)

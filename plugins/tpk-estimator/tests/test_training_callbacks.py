@@ -57,7 +57,9 @@ def test_a_loss_that_is_not_a_number_is_an_error(tmp_path, bad):
     def model_fn(features, labels, mode):
         step = v1.train.get_global_step()
         loss = tf.where(tf.equal(step, 2), tf.constant(bad, tf.float32), v1.get_variable("loss", []))
-        return EstimatorSpec(mode, loss=loss, train_op=step.assign_add(1, read_value=False))
+        with tf.control_dependencies([loss]):  # which reads the step before it changes
+            train_op = step.assign_add(1, read_value=False)
+        return EstimatorSpec(mode, loss=loss, train_op=train_op)
 
     with pytest.raises(v1.train.NanLossDuringTrainingError):
         Estimator(model_fn, tmp_path).train(line.input_fn, steps=5)

@@ -324,7 +324,7 @@ def tf1_oracle(session):
 @nox.session(python=NEWEST)
 def estimator_oracle(session):
     """Programs with the Estimators of TensorFlow 2.15 and 1.15 themselves, and with the package that replaces them."""
-    session.install("tensorflow-cpu==2.21.*", *ON_CPUS, *TEST_TOOLS, "pandas")
+    session.install("tensorflow-cpu==2.21.*", *ON_CPUS, *TEST_TOOLS, "pandas", "tf_slim>=1.1")
     session.install("--no-deps", ".", "./plugins/tpk-tensorflow1", "./plugins/tpk-estimator")
     oracles = {
         "TPK_ESTIMATOR_2_15": python_with(session, OLDEST, "estimator", "tensorflow-cpu==2.15.1", "pandas"),

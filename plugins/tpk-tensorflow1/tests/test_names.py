@@ -466,7 +466,7 @@ def test_framework_finds_variables_and_restores_them(graph, tmp_path):
     with pytest.raises(ValueError, match=r"missing variable \[b/w\]"):
         framework.assign_from_checkpoint(path, [second])
     assert framework.filter_variables([first, second], ["b"]) == [second]
-    with pytest.raises(ValueError, match="decorate it with @add_arg_scope"), framework.arg_scope([len]):
+    with pytest.raises(ValueError, match="not decorated with @add_arg_scope"), framework.arg_scope([len]):
         pass
 
 

@@ -36,7 +36,7 @@ EXTRAS = {"tensorboard": "tensorboard", "tensorflow_probability": "distributions
 LIBRARIES = {
     "contrib.distributions": ["tensorflow_probability.distributions", "tensorflow_probability"],
     "contrib.estimator": ["tpk_estimator.contrib", "tpk_estimator"],
-    "contrib.framework": ["tf_slim.ops.variables", "tensorflow.python.framework.smart_cond"],
+    "contrib.framework": ["tf_slim.ops.variables", "tf_slim.ops.arg_scope", "tensorflow.python.framework.smart_cond"],
     "contrib.layers": ["tf_slim.layers.optimizers", "tf_slim.layers.utils", "tf_slim"],
     "contrib.learn": ["tpk_estimator"],
     "contrib.losses": ["tf_slim.losses"],
@@ -97,8 +97,6 @@ _INSTEAD = {
         "stateless": "tf.random.stateless_uniform and the other names in tf.random",
         "tfprof": "tf.profiler",
     },
-    "contrib.framework": {"arg_scoped_arguments": "inspect.signature"},
-    "contrib.slim": {"arg_scoped_arguments": "inspect.signature"},
     "estimator": {"BoostedTreesClassifier BoostedTreesEstimator BoostedTreesRegressor": _TREES},
     "contrib.deprecated": {"audio_summary": "tf.summary.audio"},
     "contrib.distributions": {"percentile": "tfp.stats.percentile of the package tensorflow-probability"},

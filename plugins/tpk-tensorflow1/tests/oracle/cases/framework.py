@@ -48,6 +48,16 @@ def _layer(inputs, size=1, factor=2.0, scope=None):
     return tf.fill([size], factor) * inputs
 
 
+def variables_with_an_argument_scope():
+    images = tf.constant(np.random.RandomState(0).rand(2, 4, 4, 3).astype(np.float32))
+    device = slim.VariableDeviceChooser(job_name="localhost")
+    with arg_scope([framework.model_variable, slim.variable], device=device, initializer=tf.ones_initializer()):
+        made = [framework.model_variable("a", [2]), slim.model_variable("b", [2]), slim.variable("c", [1])]
+    with arg_scope([slim.instance_norm], center=False, epsilon=0.5), arg_scope([slim.conv2d], padding="VALID"):
+        outputs = slim.conv2d(images, 2, 3, normalizer_fn=slim.instance_norm)
+    return {"devices": [each.device for each in made], "values": made, "outputs": outputs}
+
+
 def argument_scopes():
     layer, same = add_arg_scope(_layer), add_arg_scope(lambda inputs, factor=5.0: inputs * factor)
     with arg_scope([layer, same], factor=3.0) as scope:
@@ -64,6 +74,7 @@ def argument_scopes():
         "again": again,
         "outside": layer(1.0),
         "has": framework.has_arg_scope(layer),
+        "arguments": sorted(slim.arg_scoped_arguments(layer)),
     }
 
 

@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
-
-from tpk_tensorflow1.contrib.framework import add_arg_scope
+from tf_slim.ops.arg_scope import add_arg_scope
 
 __all__ = ["collect_named_outputs", "convert_collection_to_dict"]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import tensorflow as tf
 from tf_slim.layers.initializers import xavier_initializer
+from tf_slim.ops.arg_scope import add_arg_scope
 
 from tpk import layers
-from tpk_tensorflow1.contrib.framework import add_arg_scope
 from tpk_tensorflow1.contrib.layers.scopes import (
     ZEROS,
     Function,

@@ -40,6 +40,14 @@ class TestExportSavedModel:
         answer = served(x=tf.constant(line.X))
         np.testing.assert_allclose(answer["out"], line.X @ values["w"] + values["b"], rtol=1e-5)
 
+    def test_contrib_makes_a_predictor_of_the_latest_checkpoint(self, tmp_path):
+        predictor = pytest.importorskip("tpk_tensorflow1.contrib.predictor")
+        estimator = line.estimator(tmp_path).train(line.input_fn, steps=2)
+        predict = predictor.from_estimator(estimator, receiver)
+        estimator.train(line.input_fn, steps=2)  # which changes no predictor
+        values = line.trained_by_hand(2)
+        np.testing.assert_allclose(predict({"x": line.X})["out"], line.X @ values["w"] + values["b"], rtol=1e-5)
+
     def test_two_in_one_second_have_different_names(self, tmp_path):
         estimator = line.estimator(tmp_path).train(line.input_fn, steps=1)
         paths = {estimator.export_saved_model(tmp_path / "export", receiver) for _ in range(2)}

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow
 import tpk_tensorflow1 as tf
-from tpk_tensorflow1.contrib import data, distribute, layers, learn, losses, metrics, opt, slim, summary
+from tpk_tensorflow1.contrib import data, distribute, layers, learn, losses, metrics, opt, predictor, slim, summary
 from tpk_tensorflow1.contrib.training import HParams
 from tpk_tensorflow1.examples.tutorials.mnist import input_data
 
@@ -252,3 +252,18 @@ def test_networks_of_slim_are_built_of_the_layers_of_contrib(graph):
     assert logits.shape.as_list() == [1, 1, 1, 10]
     assert f"{unit}/conv2" in ends
     assert len(tf.get_collection(tf.GraphKeys.UPDATE_OPS)) == 2 * 53
+
+
+def test_a_predictor_has_the_signatures_of_its_saved_model(tmp_path):
+    directory = str(tmp_path / "model")
+    with tensorflow.Graph().as_default(), tf.Session() as sess:
+        x = tf.placeholder(tf.float32, [None], "x")
+        tf.saved_model.simple_save(sess, directory, {"x": x}, {"double": 2 * x})
+    predict = predictor.from_saved_model(directory)
+    assert predict({"x": [1.0, 2.0]})["double"].tolist() == [2.0, 4.0]
+    with pytest.raises(ValueError, match=r"no inputs \['y'\]; it has \['x'\]"):
+        predict({"y": [1.0]})
+    with pytest.raises(ValueError, match=r"model has no signature 'other'; it has .*'serving_default'"):
+        predictor.from_saved_model(directory, "other")
+    with pytest.raises(ValueError, match="input_names with output_names"):
+        predictor.from_saved_model(directory, input_names={"x": "x:0"})

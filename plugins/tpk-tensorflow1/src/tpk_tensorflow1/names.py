@@ -90,7 +90,6 @@ _INSTEAD = {
         "mixed_precision": "tf.train.experimental.enable_mixed_precision_graph_rewrite",
         "nccl": 'tpk.make_trainer("replicated")',
         "nn": "tf.nn, which has conv1d_transpose; alpha_dropout has no equivalent",
-        "predictor": "tf.saved_model.loader.load, or tpk.OfflinePredictor",
         "model_pruning quantization quantize": "the package tensorflow-model-optimization",
         "resampler": "tf.gather_nd",
         "saved_model session_bundle": "tf.saved_model",

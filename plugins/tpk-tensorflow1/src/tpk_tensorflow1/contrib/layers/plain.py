@@ -1,4 +1,4 @@
-"""Layers without variables, and functions that apply layers several times."""
+"""Layers without weights, and embeddings. Others, such as `softmax` and `stack`, come from tf_slim."""
 
 from __future__ import annotations
 
@@ -66,48 +66,6 @@ avg_pool2d = _pooling(layers.average_pooling2d, "avg_pool2d", "AvgPool2D")
 avg_pool3d = _pooling(layers.average_pooling3d, "avg_pool3d", "AvgPool3D")
 max_pool2d = _pooling(layers.max_pooling2d, "max_pool2d", "MaxPool2D")
 max_pool3d = _pooling(layers.max_pooling3d, "max_pool3d", "MaxPool3D")
-
-
-@plain_layer("OneHotEncoding")
-def one_hot_encoding(labels: Any, num_classes: int, on_value: float = 1.0, off_value: float = 0.0) -> Any:
-    """Return the one-hot encoding of labels."""
-    return tf.one_hot(tf.cast(labels, tf.int64), num_classes, on_value, off_value)
-
-
-def softmax(logits: Any, scope: str | None = None) -> Any:
-    """Return the softmax of the last axis."""
-    with v1.variable_scope(scope, "softmax"):
-        values = tf.nn.softmax(tf.reshape(logits, [-1, logits.shape[-1]]))
-        # Scripts know the name of this op, such as InceptionV3/Predictions/Reshape_1.
-        return tf.reshape(values, tf.shape(logits))
-
-
-def maxout(inputs: Any, num_units: int, axis: int = -1, scope: str | None = None) -> Any:
-    """Return the maximum of each of `num_units` groups of features.
-
-    As in TensorFlow 1, the elements of a group are adjacent in memory, even with another axis than the last one.
-    """
-    with tf.name_scope(scope or "MaxOut"):
-        sizes = list(inputs.shape) if inputs.shape.is_fully_defined() else tf.unstack(tf.shape(inputs))
-        in_group = inputs.shape[axis] // num_units
-        sizes[axis] = num_units
-        return tf.reduce_max(tf.reshape(inputs, [*sizes, in_group]), -1)
-
-
-def repeat(inputs: Any, repetitions: int, layer: Function, *args: Any, **kwargs: Any) -> Any:
-    """Apply a layer several times, in scopes ``<scope>/<scope>_1``, ``…_2``, …; by default ``Repeat/<layer>_1``, …."""
-    return stack(inputs, layer, [args] * repetitions, "Repeat", **kwargs)
-
-
-def stack(inputs: Any, layer: Function, stack_args: Sequence[Any], default_scope: str = "Stack", **kwargs: Any) -> Any:
-    """Apply a layer once for each element of `stack_args`, in scopes ``<scope>/<scope>_1``, ``…_2``, …."""
-    scope = kwargs.pop("scope", None)
-    name = scope or getattr(getattr(layer, "func", layer), "__name__", default_scope.lower())
-    with v1.variable_scope(scope, default_scope):
-        for number, args in enumerate(stack_args):
-            given = args if isinstance(args, list | tuple) else [args]
-            inputs = layer(inputs, *given, **kwargs, scope=f"{name}_{number + 1}")
-    return inputs
 
 
 def embed_sequence(

@@ -9,14 +9,13 @@ from tf_slim.layers import initializers, regularizers
 from tf_slim.layers.initializers import *
 from tf_slim.layers.regularizers import *
 
-from tpk_tensorflow1.contrib.layers import normalization, plain, scopes, weights
+from tpk_tensorflow1.contrib.layers import normalization, plain, weights
 from tpk_tensorflow1.contrib.layers.normalization import *
 from tpk_tensorflow1.contrib.layers.plain import *
-from tpk_tensorflow1.contrib.layers.scopes import *
 from tpk_tensorflow1.contrib.layers.weights import *
 from tpk_tensorflow1.missing import finder_in
 
-_MODULES = (initializers, normalization, plain, regularizers, scopes, weights)
+_MODULES = (initializers, normalization, plain, regularizers, weights)
 __all__ = sorted(name for module in _MODULES for name in module.__all__)
 
 __getattr__ = finder_in("tf.contrib.layers", __all__)

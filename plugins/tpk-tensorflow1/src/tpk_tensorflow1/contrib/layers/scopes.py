@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import functools
 import re
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
+from tf_slim.layers.utils import collect_named_outputs
 from tf_slim.ops.arg_scope import add_arg_scope
-
-__all__ = ["collect_named_outputs", "convert_collection_to_dict"]
 
 v1 = tf.compat.v1
 
@@ -107,22 +105,6 @@ def named(function: Function, name: str) -> Function:
 def finished(outputs: Any, collections: Any, alias: str, activation_fn: Function | None = None) -> Any:
     """Apply the activation, and add the outputs to collections under a name."""
     return collect_named_outputs(collections, alias, outputs if activation_fn is None else activation_fn(outputs))
-
-
-def collect_named_outputs(collections: Any, alias: str, outputs: Any) -> Any:
-    """Add a tensor to collections under a name, and return it; see `convert_collection_to_dict`."""
-    if collections:
-        outputs.aliases = [*getattr(outputs, "aliases", ()), alias.rstrip("/")]
-        v1.add_to_collections(collections, outputs)
-    return outputs
-
-
-def convert_collection_to_dict(collection: Any, clear_collection: bool = False) -> dict[str, Any]:
-    """Return the tensors of a collection by their names there."""
-    tensors = v1.get_collection(collection)
-    if clear_collection:
-        v1.get_collection_ref(collection).clear()
-    return OrderedDict((name, each) for each in tensors for name in getattr(each, "aliases", [each.op.name]))
 
 
 def layout_of(data_format: str | None) -> str:

@@ -307,20 +307,38 @@ class EmbeddingWrapper(_Wrapper):
         return self._cell(tf.nn.embedding_lookup(embeddings, tf.reshape(inputs, [-1])), state)
 
 
+class _Linear:
+    """The product of one or several tensors of shape [batch, size] with a kernel, plus a bias.
+
+    The variables ``kernel`` and ``bias`` are in the variable scope in which it is made.
+    """
+
+    def __init__(
+        self,
+        args: Any,
+        output_size: int,
+        build_bias: bool,
+        bias_initializer: Any = None,
+        kernel_initializer: Any = None,
+    ) -> None:
+        inputs = args if isinstance(args, list | tuple) else [args]
+        shape = [sum(each.shape[1] for each in inputs), output_size]
+        self._kernel = v1.get_variable("kernel", shape, inputs[0].dtype, kernel_initializer)
+        self._bias = None
+        if build_bias:
+            initializer = bias_initializer or v1.zeros_initializer()
+            self._bias = v1.get_variable("bias", [output_size], inputs[0].dtype, initializer)
+
+    def __call__(self, args: Any) -> Any:
+        outputs = tf.matmul(tf.concat(args, 1) if isinstance(args, list | tuple) else args, self._kernel)
+        return outputs if self._bias is None else tf.nn.bias_add(outputs, self._bias)
+
+
 def _linear(
     args: Any, output_size: int, bias: bool, bias_initializer: Any = None, kernel_initializer: Any = None
 ) -> Any:
-    """Return the product of one or several tensors of shape [batch, size] with a kernel, plus a bias.
-
-    The variables ``kernel`` and ``bias`` are in the current variable scope.
-    """
-    inputs = tf.concat(args, 1) if isinstance(args, list | tuple) else args
-    kernel = v1.get_variable("kernel", [inputs.shape[1], output_size], inputs.dtype, kernel_initializer)
-    outputs = tf.matmul(inputs, kernel)
-    if not bias:
-        return outputs
-    initializer = bias_initializer or v1.zeros_initializer()
-    return tf.nn.bias_add(outputs, v1.get_variable("bias", [output_size], inputs.dtype, initializer))
+    """Return the product of one or several tensors with a kernel, plus a bias; see `_Linear`."""
+    return _Linear(args, output_size, bias, bias_initializer, kernel_initializer)(args)
 
 
 __all__ = sorted({*rnn_cell.__all__, *own_names(__name__)})

@@ -3,6 +3,7 @@
 import numpy as np
 import tensorflow as tf
 from tensorflow.contrib import rnn
+from tensorflow.contrib.rnn.python.ops.core_rnn_cell import _Linear, _linear
 
 LENGTHS = [5, 3]
 
@@ -124,3 +125,13 @@ def cells_called_once():
         cell = rnn.NASCell(4)
         third = cell(x, cell(x, (state, state))[1])
     return [first, second, third]
+
+
+def linear_maps():
+    x, h = tf.unstack(_sequences(4, seed=2)[:, :2], axis=1)
+    with tf.variable_scope("gates", initializer=tf.ones_initializer()):
+        gates = _Linear([x, h], 3, True, bias_initializer=tf.constant_initializer(0.5))
+    with tf.variable_scope("single"):
+        single = _Linear(x, 2, False, kernel_initializer=tf.constant_initializer(0.3))
+    outputs = [gates([x, h]), gates([h, 2 * x]), single(x), single(h), _linear([x, h], 2, True)]
+    return {"outputs": outputs, "step": _trained(outputs)}

@@ -58,11 +58,11 @@ def from_saved_model(
         config: the `ConfigProto` of the session.
 
     Raises:
-        ValueError: the SavedModel has no such signature, or more than one of key, signature and names are given.
+        ValueError: the SavedModel does not have the signature, or several of key, signature and names are given.
     """
-    names_given = [input_names is not None, output_names is not None]
-    if any(names_given) != all(names_given) or (signature_def_key, signature_def, input_names).count(None) < 2:
-        raise ValueError("pass one of signature_def_key, signature_def, or input_names with output_names")
+    given = [each is not None for each in (signature_def_key, signature_def, input_names)]
+    if sum(given) > 1 or (input_names is None) != (output_names is None):
+        raise ValueError("pass at most one of signature_def_key, signature_def, and input_names with output_names")
     session = v1.Session(graph=graph or tf.Graph(), config=config)
     with session.graph.as_default():
         signatures = v1.saved_model.load(session, (tags or "serve").split(","), export_dir).signature_def

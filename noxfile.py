@@ -313,8 +313,7 @@ def tensorflow_1(session):
 @nox.session(python=NEWEST)
 def tf1_oracle(session):
     """Cases and scripts with TensorFlow 1.15 itself, on Python 3.7, and with the package that runs them without it."""
-    session.install("tensorflow-cpu==2.21.*", *ON_CPUS, *TEST_TOOLS)
-    session.install("tf_slim>=1.1")  # which the package has further names from
+    session.install("tensorflow-cpu==2.21.*", *ON_CPUS, *TEST_TOOLS, "tf_slim>=1.1")
     session.install("--no-deps", ".", "./plugins/tpk-tensorflow1")
     in_oracle = tensorflow_1(session)
     session.chdir("plugins/tpk-tensorflow1")

@@ -174,6 +174,9 @@ def test_slim_has_the_layers_of_contrib_and_says_what_to_install_for_the_rest(mo
     assert not slim.has_arg_scope(slim.get_model_variables)
     with slim.arg_scope([slim.conv2d], stride=2):
         assert slim.current_arg_scope()[slim.arg_scope_func_key(slim.conv2d)] == {"stride": 2}
+    with tf.Graph().as_default(), slim.arg_scope([slim.variable, slim.model_variable], device="/cpu:0"):
+        assert "CPU:0" in slim.variable("v", [1]).device
+        assert "CPU:0" in framework.model_variable("w", [1]).device
     for loaded in {"tf_slim", "tf_slim.nets", *(name for name in sys.modules if name.startswith("tf_slim."))}:
         monkeypatch.setitem(sys.modules, loaded, None)
     for module, name in [(slim, "learning"), (slim.nets, "vgg"), (slim.metrics, "f1_score")]:

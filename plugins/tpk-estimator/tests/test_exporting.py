@@ -44,7 +44,7 @@ class TestExportSavedModel:
         predictor = pytest.importorskip("tpk_tensorflow1.contrib.predictor")
         estimator = line.estimator(tmp_path).train(line.input_fn, steps=2)
         predict = predictor.from_estimator(estimator, receiver)
-        estimator.train(line.input_fn, steps=2)  # which changes no predictor
+        estimator.train(line.input_fn, steps=2)  # does not change the predictor
         values = line.trained_by_hand(2)
         np.testing.assert_allclose(predict({"x": line.X})["out"], line.X @ values["w"] + values["b"], rtol=1e-5)
 

@@ -29,6 +29,7 @@ def get_name_scope() -> str:
     return str(v1.get_default_graph().get_name_scope())
 
 
+# The function of tf_slim uses a name that TensorFlow has moved.
 def local_variable(initial_value: Any, validate_shape: bool = True, name: str | None = None) -> Any:
     """Return a new variable in the collection ``LOCAL_VARIABLES``, which is neither trained nor saved."""
     local = {"trainable": False, "collections": [v1.GraphKeys.LOCAL_VARIABLES]}

@@ -61,7 +61,7 @@ GROUPS: list[dict[str, Script]] = [
     },
     {
         "lstm": Script(files=("lstm.npz",)),
-        "mask_rcnn": Script(log="mask_rcnn", falls="total_cost", files=("mask_rcnn.npz", "model-20.index")),
+        "mask_rcnn": Script(log="mask_rcnn", falls="total_cost", files=("mask_rcnn.npz", "model-100.index")),
         "saliency": Script(files=("saliency-model.index",)),
         "export": Script(files=("exported", "exported.pb")),
         "surgery": Script(files=("surgery.npz", "averaged.npz", "averaged-model.index")),

@@ -146,7 +146,7 @@ def main():
         model=MaskRCNN(),
         data=QueueInput(get_train_dataflow()),
         callbacks=[ModelSaver()],
-        steps_per_epoch=10,
+        steps_per_epoch=50,
         max_epoch=2,
     )
     launch_train_with_config(config, SimpleTrainer())

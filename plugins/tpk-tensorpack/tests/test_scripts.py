@@ -67,7 +67,7 @@ GROUPS: list[dict[str, Script]] = [
         "surgery": Script(files=("surgery.npz", "averaged.npz", "averaged-model.index")),
         "detection": Script(files=("detection.npz",)),
         "serialized": Script(files=("serialized.npz", "prepared")),
-        "spatial_transformer": Script(log="spatial_transformer", rises="psnr", files=("model-20.index",)),
+        "spatial_transformer": Script(log="spatial_transformer", rises="psnr", files=("model-60.index",)),
         "super_resolution": Script(log="super_resolution", rises="validation_psnr", files=("pictures-2.npy",)),
         "wgan": Script(log="wgan", files=("wgan.npz", "model-35.index")),
         "fine_tune": Script(log="fine_tune", falls="cost", files=("fine_tuned.npz",)),

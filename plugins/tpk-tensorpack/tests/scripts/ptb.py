@@ -117,6 +117,6 @@ if __name__ == "__main__":
             ),
         ],
         steps_per_epoch=len(data),
-        max_epoch=2,
+        max_epoch=4,
     )
     launch_train_with_config(config, SimpleTrainer())

@@ -150,7 +150,7 @@ if __name__ == "__main__":
             dataflow=model.get_data(8),
             callbacks=[ModelSaver(), ScheduledHyperParamSetter("learning_rate", [(2, 5e-3)])],
             session_init=SmartInit(args.load),
-            steps_per_epoch=50,
-            max_epoch=2,
+            steps_per_epoch=10,
+            max_epoch=10,
         )
         launch_train_with_config(config, SyncMultiGPUTrainerParameterServer(args.towers, ps_device="cpu"))

@@ -119,8 +119,8 @@ if __name__ == "__main__":
                 PeriodicCallback(DumpTensors(["cost:0"]), every_k_epochs=2),
             ],
             steps_per_epoch=10,
-            max_epoch=2,
+            max_epoch=6,
         ),
         SimpleTrainer(),
     )
-    assert len(norms) == 20 and np.isfinite(norms).all()
+    assert len(norms) == 60 and np.isfinite(norms).all()

@@ -83,7 +83,8 @@ def test_workers_share_the_variables_on_parameter_servers(run_cluster):
     cluster = {job: [free_address()] for job in ("chief", "worker", "ps")}
     directory = run_cluster(PROGRAM, cluster, ("evaluator", 0))
     path = tf.train.latest_checkpoint(directory)
-    assert 60 <= tf.train.load_variable(path, "global_step") <= 61
+    # Each of the two may have read the step before the last updates of the other, and makes one more.
+    assert 60 <= tf.train.load_variable(path, "global_step") <= 63
     assert [tag for _, tag, _ in line.events_in(directory / "eval")][-3:] == ["loss", "mae", "checkpoint_path"]
 
 

@@ -148,7 +148,9 @@ def test_towers_that_do_not_wait_share_the_model(keras):
     )
     assert len([name for name in look.after if name.startswith("model/") and "Momentum" not in name]) == 8
     assert not any(name.startswith("tower1") for name in look.of_others)
-    assert np.mean(look.costs[-5:]) < np.mean(look.costs[:5])
+    # The other tower may have trained for long before the first step of this one: a guess at one of three labels costs
+    # log(3).
+    assert np.mean(look.costs[-5:]) < np.log(3)
 
 
 @pytest.mark.parametrize("strategy", ["single", "replicated"])
@@ -225,7 +227,7 @@ def test_a_graph_without_a_training_loads_its_checkpoint(keras, tmp_path):
             np.testing.assert_array_equal(sess.run(logits, {image: batches(1)[0][0]}), predict.logits)
 
 
-@pytest.mark.parametrize(("options", "tolerance"), [({"precision": "bfloat16"}, 0.05), ({"xla": True}, 1e-4)])
+@pytest.mark.parametrize(("options", "tolerance"), [({"precision": "bfloat16"}, 0.1), ({"xla": True}, 1e-4)])
 def test_precision_and_xla_leave_the_model_its_variables(keras, options, tolerance):
     data = batches(3)
     plain = train(Model(keras, batch_norm=True), data)

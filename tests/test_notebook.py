@@ -11,7 +11,7 @@ import pytest
 nbformat = pytest.importorskip("nbformat")
 NotebookClient = pytest.importorskip("nbclient").NotebookClient
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.timeout(600)]  # The first test runs all cells.
 
 SETUP = """
 import sys
@@ -108,8 +108,8 @@ def notebook(tmp_path_factory):
             patch.setenv(name, str(directory / name))
         client = Reader(
             nbformat.v4.new_notebook(cells=cells),
-            timeout=60,
-            startup_timeout=60,
+            timeout=250,
+            startup_timeout=250,
             kernel_name="python3",
             resources={"metadata": {"path": str(directory)}},
         )

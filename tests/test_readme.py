@@ -25,7 +25,7 @@ def blocks(language):
 def test_the_model_of_your_own_trains_as_printed(tmp_path):
     code = blocks("python")[0]
     assert len([line for line in code.splitlines() if line.strip()]) <= 25
-    subprocess.run([sys.executable, "-W", "error::FutureWarning", "-c", code], cwd=tmp_path, check=True, timeout=110)
+    subprocess.run([sys.executable, "-W", "error::FutureWarning", "-c", code], cwd=tmp_path, check=True, timeout=280)
     (run_dir,) = (tmp_path / "runs").glob("*/*")
     assert (run_dir / "model-160.index").exists()
     first, *_, last = (

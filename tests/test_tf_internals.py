@@ -118,7 +118,7 @@ def test_a_server_kept_for_good_does_not_hold_up_the_exit_of_the_process():
         env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=280,
         check=True,
     )
     assert found.stdout.strip() == "7"

@@ -101,7 +101,7 @@ def test_ipython_opens_and_what_is_done_in_it_stays(file, tmp_path, terminal):
         env={**os.environ, "IPYTHONDIR": str(tmp_path / "ipython"), "IPY_TEST_SIMPLE_PROMPT": "1"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=280,
     )
     assert result.returncode == 0, result.stderr
     assert "at epoch 3, step 2 the session the graph some" in result.stdout

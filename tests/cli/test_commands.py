@@ -81,7 +81,7 @@ def test_without_arguments_the_help_is_shown(capsys):
 
 def test_the_module_is_the_command():
     """As in ``tpk launch -n 2 -m tpk``."""
-    shown = subprocess.run([sys.executable, "-m", "tpk", "--version"], capture_output=True, text=True, timeout=60)
+    shown = subprocess.run([sys.executable, "-m", "tpk", "--version"], capture_output=True, text=True, timeout=280)
     assert shown.stdout == f"tpk {tpk.__version__}\n"
 
 
@@ -246,7 +246,7 @@ def test_bash_really_completes(tmp_path):
     )
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
     shown = subprocess.run(
-        ["bash", "-c", script], env={**os.environ, "PATH": path}, capture_output=True, text=True, timeout=60
+        ["bash", "-c", script], env={**os.environ, "PATH": path}, capture_output=True, text=True, timeout=280
     )
     assert shown.stdout == "show\n", shown.stderr
 

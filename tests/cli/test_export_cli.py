@@ -254,5 +254,5 @@ from tpk.cli.main import main
 assert main(["export", "--help"]) == 0
 assert not {"tensorflow", "numpy"} & sys.modules.keys()
 """
-    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=280, check=True)
     assert "savedmodel" in shown.stdout

@@ -119,7 +119,7 @@ def test_a_missing_file_is_an_error_before_tensorflow_is_imported(tmp_path):
         "import sys; from tpk.cli.main import main; status = main(['train', 'nothing.toml']);"
         "assert not {'tensorflow', 'numpy'} & set(sys.modules); sys.exit(status)"
     )
-    result = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    result = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=280)
     assert result.returncode == 2
     assert "File 'nothing.toml' does not exist." in result.stderr
 

@@ -313,7 +313,7 @@ def test_the_process_of_a_training_whose_data_code_leaves_does_not_exit_with_suc
         )
         trainer.train(steps_per_epoch=10, max_epoch=1)
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=280)
     assert done.returncode == 1, done.stderr
     assert "InputError: FeedInput: the data code raised SystemExit(0) in leaves, line 8 of <string>" in done.stderr
 

@@ -31,7 +31,7 @@ def test_the_thread_reads_ahead_as_far_as_the_queue_has_room(drive, specs):
     with drive(QueueInput(DataFromGenerator(datapoints), queue_size=3), specs("number")) as training:
         assert not reached.is_set()
         assert training.first_components(1) == [0]
-        assert reached.wait(10)
+        assert reached.wait(60)
 
 
 def test_a_queue_that_is_full_does_not_hold_up_the_end(drive, specs):
@@ -165,7 +165,7 @@ def test_a_failure_ahead_of_the_training_is_logged_and_not_lost(drive, specs, ca
 
     with drive(QueueInput(datapoints()), specs("number")) as training:
         training.step()
-        assert raised.wait(10)
+        assert raised.wait(60)
         training.join_thread("QueueInput")
     (record,) = caplog.records
     assert "failed ahead of what was used" in record.message

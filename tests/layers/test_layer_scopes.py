@@ -125,7 +125,7 @@ def test_both_kinds_of_variables(images: Any, use_resource: bool) -> None:
         sess.run(v1.global_variables_initializer())
         moving_mean = v1.global_variables()[2]
         sess.run(v1.get_collection(v1.GraphKeys.UPDATE_OPS), {images: [[[[1.0, 2.0, 3.0]] * 8] * 8]})
-        assert sess.run(moving_mean) == pytest.approx([0.01, 0.02, 0.03])
+        assert sess.run(moving_mean) == pytest.approx([0.01, 0.02, 0.03], rel=1e-5)
         assert sess.run(outputs, {images: [[[[1.0, 2.0, 3.0]] * 8] * 8]}).shape == (1, 6, 6, 2)
 
 
@@ -296,6 +296,6 @@ print(type(v1.global_variables()[0]).__name__, moved.any())
 
 def test_all_layers_train_in_tf1_behaviour_and_without_keras() -> None:
     """In a separate process, because neither can be undone."""
-    done = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "RefVariable True"

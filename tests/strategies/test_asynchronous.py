@@ -157,7 +157,7 @@ def test_workers_run_only_between_resume_and_pause():
     workers = Workers([called.set])
     assert workers.counts == [0]
     workers.resume()
-    assert called.wait(10)
+    assert called.wait(60)
     workers.pause()
     count = workers.counts[0]
     called.clear()
@@ -185,10 +185,10 @@ def test_a_call_that_never_returns_is_left_behind_with_a_warning(caplog):
 
     workers = Workers([hang], timeout=0.01)
     workers.resume()
-    entered.wait(10)
+    assert entered.wait(60)
     workers.stop()
     assert "tpk-worker-1 has not ended its call" in caplog.text
     release.set()
     for thread in threading.enumerate():
         if thread.name == "tpk-worker-1":
-            thread.join(10)
+            thread.join(60)

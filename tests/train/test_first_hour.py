@@ -520,7 +520,7 @@ def test_the_last_line_of_a_script_says_it(tmp_path):
         "tpk.launch_train_with_config(tpk.TrainConfig(model=Linear(), dataflow=data, max_epoch=1))",
     ]
     script.write_text("\n".join(body))
-    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=280)
     assert ended.returncode == 1
     said = [
         line for line in ended.stderr.splitlines() if line.startswith("tpk.errors.InputError: FeedInput: datapoint 0")

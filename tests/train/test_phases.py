@@ -378,7 +378,7 @@ print("loaded:", *(name for name in loaded if name.rpartition(".")[2] not in sys
         [sys.executable, "-c", code, str(tmp_path / "run"), *shared],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=280,
     )
     assert result.returncode == 0, result.stderr
     loaded = result.stdout.partition("loaded:")[2].split()

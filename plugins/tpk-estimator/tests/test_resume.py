@@ -71,7 +71,7 @@ class Kill(tf.compat.v1.train.CheckpointSaverListener):
 line.estimator({str(tmp_path)!r}).train(line.input_fn, max_steps=30, saving_listeners=[Kill()])
 """
     here = Path(__file__).parent
-    killed = subprocess.run([sys.executable, "-c", program], cwd=here, timeout=120, capture_output=True)
+    killed = subprocess.run([sys.executable, "-c", program], cwd=here, timeout=280, capture_output=True)
     assert killed.returncode == 9, killed.stderr
     assert tf.train.latest_checkpoint(tmp_path).endswith(f"-{10 * (saves - 1)}")
     line.estimator(tmp_path).train(line.input_fn, max_steps=30)

@@ -116,7 +116,7 @@ def test_it_goes_to_another_process(path):
     flow = LMDBSerializer.load(path)
     flow.reset_state()
     code = "import pickle, sys; flow = pickle.load(sys.stdin.buffer); flow.reset_state(); print([d[2] for d in flow])"
-    run = subprocess.run([sys.executable, "-c", code], input=pickle.dumps(flow), capture_output=True, timeout=60)
+    run = subprocess.run([sys.executable, "-c", code], input=pickle.dumps(flow), capture_output=True, timeout=280)
     assert run.returncode == 0, run.stderr
     assert run.stdout.decode() == f"{[f'No. {number} ä' for number in range(5)]}\n"
 

@@ -116,7 +116,7 @@ def test_a_resumed_training_run_continues_the_same_run(store, descend, tmp_path)
 
 def test_undelivered_reports_are_sent_after_resuming(store, descend, unreachable, tmp_path, caplog):
     uri, client = store
-    away = MLflowMonitor(unreachable, timeout=0.05)
+    away = MLflowMonitor(unreachable, timeout=1)
     descend(callbacks=[Reporting(), EachStep()], epochs=1, monitors=[away], run_dir=tmp_path / "run")
     assert f"MLflow at {unreachable} does not accept reports" in caplog.text
     assert "MLflow is missing the last" in caplog.text

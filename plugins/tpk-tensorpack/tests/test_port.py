@@ -580,7 +580,7 @@ def test_converted_scripts_do_what_the_runner_has_them_do(tmp_path):
             )
     try:
         for kind, process in processes.items():
-            assert process.wait(300) == 0, (tmp_path / kind / "output").read_text()[-3000:]
+            assert process.wait(1200) == 0, (tmp_path / kind / "output").read_text()[-3000:]
     finally:
         for process in processes.values():
             process.kill()

@@ -47,7 +47,7 @@ def test_what_another_process_sends_arrives(address):
     """
     with receiver(address) as flow, in_another_process(code, flow.addresses[0]) as sender:
         received = list(flow)
-        assert sender.wait(60) == 0
+        assert sender.wait(300) == 0
     assert numbers(received) == list(range(20))
     assert all((array == number).all() for array, number in received)
 

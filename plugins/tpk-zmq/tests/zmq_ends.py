@@ -15,7 +15,7 @@ FREE_PORT = "tcp://127.0.0.1:*"
 
 @contextmanager
 def receiver(address=FREE_PORT, **options):
-    options = {"timeout": 60, **options}
+    options = {"timeout": 300, **options}
     with closing(RemoteDataZMQ(address, **options)) as flow:
         flow.reset_state()
         yield flow

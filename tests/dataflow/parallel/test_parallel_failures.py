@@ -238,7 +238,7 @@ def test_what_cannot_be_imported_there_is_told(tmp_path):
             """
         )
     )
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=280)
     assert "No module named 'only_here'" in done.stdout
 
 
@@ -403,7 +403,7 @@ def test_a_script_needs_no_main_guard_and_its_own_classes_come_back(tmp_path):
             """
         )
     )
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=280)
     assert done.stdout.strip() == "[0, 1, 2, 3]", done.stderr
 
 
@@ -458,7 +458,7 @@ def test_workers_end_at_once_though_a_forked_process_has_their_sockets():
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
     """
-    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, timeout=280)
 
 
 def test_the_names_of_components_may_be_of_a_class_of_the_script(tmp_path):
@@ -477,7 +477,7 @@ def test_the_names_of_components_may_be_of_a_class_of_the_script(tmp_path):
         flow.close()
     """
     script.write_text(textwrap.dedent(code))
-    subprocess.run([sys.executable, script], check=True, timeout=60)
+    subprocess.run([sys.executable, script], check=True, timeout=280)
 
 
 def test_an_iteration_that_has_delivered_all_may_be_followed_by_that_of_another_consumer():

@@ -176,6 +176,19 @@ def test_scipy_minimizes_a_loss(graph, use_resource):
         np.testing.assert_allclose(sess.run(y), 2, atol=1e-3)
 
 
+def test_images_are_rotated_and_moved(graph):
+    image = tf.constant([[1.0, 2.0], [3.0, 4.0]])
+    rotated = tf.contrib.image.rotate(tf.stack([image, image])[..., None], [np.pi / 2, np.pi])[..., 0]
+    moved = tf.contrib.image.translate(image, [1.0, 0.0])
+    enlarged = tf.contrib.image.transform(image, [0.5, 0, 0, 0, 1, 0, 0, 0], "BILINEAR", [2, 3])
+    with tf.Session() as sess:
+        assert sess.run(rotated).tolist() == [[[2.0, 4.0], [1.0, 3.0]], [[4.0, 3.0], [2.0, 1.0]]]
+        assert sess.run(moved).tolist() == [[0.0, 1.0], [0.0, 3.0]]
+        assert sess.run(enlarged).tolist() == [[1.0, 1.5, 2.0], [3.0, 3.5, 4.0]]
+    with pytest.raises(TypeError, match="images must have 2, 3 or 4 dimensions in the graph, but their shape is"):
+        tf.contrib.image.rotate(tf.placeholder(tf.float32), 0.1)
+
+
 def test_a_window_slides_over_a_dataset(graph):
     dataset = tf.data.Dataset.range(5).apply(data.sliding_window_batch(3, stride=2))
     batch = dataset.make_one_shot_iterator().get_next()

@@ -57,6 +57,7 @@ def run(tmp_path, monkeypatch):
         ("tensorflow.contrib.metrics.python.ops.set_ops", "tpk_tensorflow1.contrib.metrics"),
         ("tensorflow.contrib.slim.python.slim.nets.vgg", "tpk_tensorflow1.contrib.slim.nets.vgg"),
         ("tensorflow.contrib.keras.layers", "tensorflow.keras.layers"),
+        ("tensorflow.contrib.hooks", "tensorflow.python.training.basic_session_run_hooks"),
         ("tensorflow.train", "tpk_tensorflow1.train"),
         ("tensorflow.python.layers.core", "tpk_tensorflow1.layers"),
         ("tensorflow.python.ops.rnn_cell_impl", "tpk_tensorflow1.rnn_cell"),

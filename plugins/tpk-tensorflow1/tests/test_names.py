@@ -61,6 +61,8 @@ train.latest_checkpoint train.piecewise_constant train.polynomial_decay train.st
 trainable_variables transpose truediv truncated_normal truncated_normal_initializer tuple uint8
 uniform_unit_scaling_initializer unique unstack variable_op_scope variable_scope variables_initializer
 variance_scaling_initializer verify_tensor_all_finite where while_loop write_file zeros zeros_initializer zeros_like
+contrib.compiler.jit.experimental_jit_scope contrib.compiler.xla.compile contrib.stateless.stateless_random_uniform
+contrib.tensorboard.plugins.projector.ProjectorConfig
 """
 
 

@@ -6,11 +6,14 @@ _LEFT_CONTRIB = ("autograph", "keras", "linalg", "signal")
 
 MODULES = {
     **{f"contrib.{name}": f"tensorflow.{name}" for name in _LEFT_CONTRIB},
+    "contrib.compiler": "tensorflow.python.compiler.xla",
     "contrib.framework.python.ops.audio_ops": "tensorflow.python.ops.gen_audio_ops",
+    "contrib.hooks": "tensorflow.python.training.basic_session_run_hooks",
     "contrib.lite": "tensorflow._api.v2.compat.v1.lite",
     "contrib.lookup": "tensorflow.python.ops.lookup_ops",
     "contrib.staging": "tensorflow.python.ops.data_flow_ops",
-    "contrib.tensorboard": "tensorboard",
+    "contrib.stateless": "tensorflow.python.ops.stateless_random_ops",
+    "contrib.tensorboard.plugins": "tensorboard.plugins",
     "contrib.tpu.tpu": "tpk_tensorflow1.contrib.tpu",
     "contrib.util": "tpk_tensorflow1.internals",
     "python.estimator": "tpk_tensorflow1.estimator",
@@ -30,7 +33,7 @@ MODULES = {
 }
 """Modules with another name today, by their names in TensorFlow 1."""
 
-EXTRAS = {"tensorboard": "tensorboard", "tensorflow_probability": "distributions", "tpk_estimator": "estimator"}
+EXTRAS = {"tensorflow_probability": "distributions", "tpk_estimator": "estimator"}
 """The extras of tpk-tensorflow1 that install optional libraries."""
 
 LIBRARIES = {
@@ -72,7 +75,6 @@ _INSTEAD = {
         "boosted_trees tensor_forest": _TREES,
         "checkpoint": "tf.train.Checkpoint",
         "cluster_resolver": "tf.distribute.cluster_resolver",
-        "compiler": "tf.xla.experimental.jit_scope",
         "copy_graph": "tf.import_graph_def",
         "cudnn_rnn": "tf.nn.rnn_cell.LSTMCell or GRUCell, with tf.nn.dynamic_rnn",
         "eager": "TensorFlow 2 without tpk_tensorflow1, which is eager by default",
@@ -83,8 +85,6 @@ _INSTEAD = {
         "gan": "the package tensorflow-gan",
         "graph_editor": "tf.import_graph_def with input_map, or tf.graph_util",
         "grid_rnn": "tf.contrib.rnn",
-        "hooks": "tf.train.ProfilerHook",
-        "image": "tf.raw_ops.ImageProjectiveTransformV3",
         "integrate": "tfp.math.ode of the package tensorflow-probability",
         "memory_stats": "tf.config.experimental.get_memory_info",
         "mixed_precision": "tf.train.experimental.enable_mixed_precision_graph_rewrite",
@@ -93,12 +93,12 @@ _INSTEAD = {
         "model_pruning quantization quantize": "the package tensorflow-model-optimization",
         "resampler": "tf.gather_nd",
         "saved_model session_bundle": "tf.saved_model",
-        "stateless": "tf.random.stateless_uniform and the other names in tf.random",
         "tfprof": "tf.profiler",
     },
     "estimator": {"BoostedTreesClassifier BoostedTreesEstimator BoostedTreesRegressor": _TREES},
     "contrib.deprecated": {"audio_summary": "tf.summary.audio"},
     "contrib.distributions": {"percentile": "tfp.stats.percentile of the package tensorflow-probability"},
+    "contrib.image": {"connected_components": "scipy.ndimage.label"},
     "contrib.layers": {
         """bucketized_column crossed_column embedding_column feature_column input_from_feature_columns one_hot_column
         real_valued_column shared_embedding_columns sparse_column_with_hash_bucket sparse_column_with_keys

@@ -21,12 +21,7 @@ Shape = int | Sequence[int]
 
 @plain_layer("Dropout")
 def dropout(
-    inputs: Any,
-    keep_prob: Any = 0.5,
-    noise_shape: Any = None,
-    is_training: Any = True,
-    *,
-    seed: int | None = None,
+    inputs: Any, keep_prob: Any = 0.5, noise_shape: Any = None, is_training: Any = True, *, seed: int | None = None
 ) -> Any:
     """Keep each input with probability `keep_prob` in training; see `tf.layers.dropout`."""
     again = f"{tf.get_current_name_scope()}/"  # the scope of `plain_layer`
@@ -41,11 +36,7 @@ def flatten(inputs: Any) -> Any:
 
 def _pooling(layer: Function, name: str, default_scope: str) -> Function:
     def pool(
-        inputs: Any,
-        kernel_size: Shape,
-        stride: Shape = 2,
-        padding: str = "VALID",
-        data_format: str | None = None,
+        inputs: Any, kernel_size: Shape, stride: Shape = 2, padding: str = "VALID", data_format: str | None = None
     ) -> Any:
         """Take the maximum or the average of each window.
 

@@ -11,14 +11,7 @@ from tf_slim.layers.initializers import xavier_initializer
 from tf_slim.ops.arg_scope import add_arg_scope
 
 from tpk import layers
-from tpk_tensorflow1.contrib.layers.scopes import (
-    ZEROS,
-    Function,
-    finished,
-    layer_scope,
-    layout_of,
-    named,
-)
+from tpk_tensorflow1.contrib.layers.scopes import ZEROS, Function, finished, layer_scope, layout_of, named
 from tpk_tensorflow1.missing import own_names
 
 v1 = tf.compat.v1

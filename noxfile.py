@@ -74,7 +74,7 @@ def run_tests(session, *arguments, **environment):
     path = os.pathsep.join(filter(None, [str(ROOT / "tests" / "interpreter"), os.environ.get("PYTHONPATH")]))
     if os.environ.get("CI"):  # On a busy machine; the summary names each test that needed a second try.
         session.install("pytest-rerunfailures")
-        arguments = ("--reruns", "1", "-raR", *arguments)
+        arguments = ("--reruns", "1", "-raR", "-p", "rerun_reasons", *arguments)
     session.run("pytest", *arguments, *session.posargs, env={"PYTHONPATH": path, **environment})
 
 

@@ -24,6 +24,7 @@ from tpk_distributed.launch.tasks import Task
 HERE = Path(__file__).parent
 PATIENCE = 60.0
 """Seconds that the workers of a process may take to notice that it is gone, on a busy machine."""
+SECONDS_TO_DUMP = 10.0
 
 
 @attrs.frozen
@@ -147,9 +148,11 @@ class Process:
             AssertionError: it has ended, or the time is over.
         """
         with self._news:
-            self._news.wait_for(
+            in_time = self._news.wait_for(
                 lambda: text in self.stdout or text in self.stderr or self._ended, self._deadline - time.monotonic()
             )
+        if not in_time:
+            self.dump()
         assert text in self.stdout or text in self.stderr, f"{self.task} never wrote {text!r}:\n{self.report()}"
 
     def tell(self, line: str) -> None:
@@ -171,11 +174,18 @@ class Process:
                 in_time = self._news.wait_for(lambda: self._ended, self._deadline - time.monotonic())
             seconds = time.monotonic() - self._started
             if not in_time:
+                self.dump()
                 self.kill()
                 raise AssertionError(f"{self.task} was killed after {seconds:.1f} s:\n{self.report()}")
             self._reap(seconds)
         assert self.outcome is not None
         return self.outcome
+
+    def dump(self) -> None:
+        """Have it write the stacks of its threads to stderr, which ends it unless it is stopped."""
+        self.send(signal.SIGABRT)
+        with self._news:
+            self._news.wait_for(lambda: self._ended, SECONDS_TO_DUMP)
 
     def kill(self) -> None:
         """End it, if it runs."""

@@ -12,6 +12,7 @@ descriptors of stdin, stdout and stderr; answers are lines of JSON:
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import gc
 import importlib
 import json
@@ -63,6 +64,7 @@ def become(request: dict[str, Any], descriptors: list[int], zygote: int) -> None
         else:
             os.environ[name] = value
     os.chdir(request["directory"])
+    faulthandler.enable()  # `Process.dump` of `forked.py` needs it.
     sys.argv[:] = ["test.py"]
 
 

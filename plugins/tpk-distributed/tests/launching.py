@@ -100,7 +100,10 @@ class Launched:
 
     def end(self) -> list[str]:
         """Kill all that is left, and return what that was."""
-        unfinished = [f"{each.task} still runs (pid {each.pid})" for each in self.processes if each.is_running]
+        running = [each for each in self.processes if each.is_running]
+        for each in running:
+            each.dump()
+        unfinished = [f"{each.task} still ran (pid {each.pid}):\n{each.report()}" for each in running]
         for each in self.processes:
             each.kill()
         return unfinished + [left for each in self.processes for left in each.left_behind()]

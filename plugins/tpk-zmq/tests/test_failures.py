@@ -130,7 +130,7 @@ def test_ctrl_c_ends_a_process_at_once(moment, tmp_path):
     with in_another_process(textwrap.dedent(code) + codes[moment], address) as process:
         assert process.stdout.readline() == b"ready\n"
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=280)
+        _, errors = process.communicate(timeout=60)
     assert errors.rstrip().endswith(b"KeyboardInterrupt")
     assert process.returncode == -signal.SIGINT
     assert not (tmp_path / "socket").exists()

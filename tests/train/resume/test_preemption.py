@@ -239,7 +239,7 @@ def start(run_dir, kind):
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
     )
-    assert process.stdout.readline() == "five\n", process.communicate(timeout=280)
+    assert process.stdout.readline() == "five\n", process.communicate(timeout=60)
     return process
 
 
@@ -249,7 +249,7 @@ def test_a_process_with_bar_and_workers_ends_with_its_status(tmp_path, signum, s
     try:
         # As a terminal, and a batch system, do: to all processes at once.
         os.killpg(process.pid, signum)
-        _, errors = process.communicate(timeout=280)
+        _, errors = process.communicate(timeout=60)
     finally:
         process.kill()
         process.wait(timeout=20)
@@ -270,7 +270,7 @@ def test_a_second_signal_ends_a_process_whose_callback_hangs(tmp_path):
         process.send_signal(signal.SIGTERM)
         assert process.stdout.readline() == "stop requested\n"
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=280)
+        process.communicate(timeout=60)
     finally:
         process.kill()
         process.wait(timeout=20)

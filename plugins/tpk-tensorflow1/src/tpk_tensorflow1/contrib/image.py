@@ -56,14 +56,14 @@ def transform(
         moved = tf.raw_ops.ImageProjectiveTransformV2(
             images=batch, transforms=transforms, output_shape=output_shape, interpolation=interpolation.upper()
         )
-        return {2: moved[0, :, :, 0], 3: moved[0], 4: moved}[images.shape.rank]
+        return moved if images.shape.rank == 4 else moved[0] if images.shape.rank == 3 else moved[0, :, :, 0]
 
 
 def _batch(images: Any) -> Any:
     """Return images as [N, height, width, channels]."""
     if images.shape.rank not in (2, 3, 4):
         raise TypeError(f"images must have 2, 3 or 4 dimensions in the graph, but their shape is {images.shape}.")
-    return {2: images[None, ..., None], 3: images[None], 4: images}[images.shape.rank]
+    return images if images.shape.rank == 4 else images[None] if images.shape.rank == 3 else images[None, ..., None]
 
 
 def angles_to_projective_transforms(angles: Any, image_height: Any, image_width: Any, name: str | None = None) -> Any:

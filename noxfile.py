@@ -72,7 +72,7 @@ add_interpreters_of_pyenv()
 def run_tests(session, *arguments, **environment):
     """Run pytest, whose processes import Keras without what that imports by the way; see `tests/interpreter`."""
     path = os.pathsep.join(filter(None, [str(ROOT / "tests" / "interpreter"), os.environ.get("PYTHONPATH")]))
-    if os.environ.get("CI"):  # On a busy machine; the summary names each test that needed a second try.
+    if os.environ.get("CI"):  # On a busy machine; the summary says which tests needed a second try, and why.
         session.install("pytest-rerunfailures")
         arguments = ("--reruns", "1", "-raR", "-p", "rerun_reasons", *arguments)
     session.run("pytest", *arguments, *session.posargs, env={"PYTHONPATH": path, **environment})

@@ -25,6 +25,7 @@ HERE = Path(__file__).parent
 PATIENCE = 60.0
 """Seconds that the workers of a process may take to notice that it is gone, on a busy machine."""
 SECONDS_TO_DUMP = 10.0
+"""How long to wait for a process to write the stacks of its threads."""
 
 
 @attrs.frozen
@@ -182,7 +183,7 @@ class Process:
         return self.outcome
 
     def dump(self) -> None:
-        """Have it write the stacks of its threads to stderr, which ends it unless it is stopped."""
+        """Abort it, which makes it write the stacks of its threads to stderr. A stopped process stays as it is."""
         self.send(signal.SIGABRT)
         with self._news:
             self._news.wait_for(lambda: self._ended, SECONDS_TO_DUMP)

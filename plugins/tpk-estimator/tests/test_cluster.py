@@ -83,7 +83,7 @@ def test_workers_share_the_variables_on_parameter_servers(run_cluster):
     cluster = {job: [free_address()] for job in ("chief", "worker", "ps")}
     directory = run_cluster(PROGRAM, cluster, ("evaluator", 0))
     path = tf.train.latest_checkpoint(directory)
-    # Each of the two may have read the step before the last updates of the other, and makes one more.
+    # A worker that reads the step before the last updates of the other one takes one more step.
     assert 60 <= tf.train.load_variable(path, "global_step") <= 63
     assert [tag for _, tag, _ in line.events_in(directory / "eval")][-3:] == ["loss", "mae", "checkpoint_path"]
 

@@ -16,8 +16,8 @@ def rotate(images: Any, angles: Any, interpolation: str = "NEAREST", name: str |
     """Rotate images around their centers.
 
     Args:
-        images: [N, height, width, channels], [height, width, channels] or [height, width].
-        angles: one for each image, or one for all; counterclockwise, in radians.
+        images: a tensor of shape [N, height, width, channels], [height, width, channels] or [height, width].
+        angles: counterclockwise angles in radians, of shape [N], or one angle for all images.
         interpolation: ``"NEAREST"`` or ``"BILINEAR"``.
         name: the name of the scope.
     """
@@ -28,7 +28,7 @@ def rotate(images: Any, angles: Any, interpolation: str = "NEAREST", name: str |
 
 
 def translate(images: Any, translations: Any, interpolation: str = "NEAREST", name: str | None = None) -> Any:
-    """Move images by ``[dx, dy]`` pixels: [N, 2], or [2] for all images. For the other arguments, see `rotate`."""
+    """Move images by ``[dx, dy]`` pixels, of shape [N, 2] or [2]; see `rotate` for the other arguments."""
     with v1.name_scope(name, "translate"):
         return transform(images, translations_to_projective_transforms(translations), interpolation)
 
@@ -36,15 +36,15 @@ def translate(images: Any, translations: Any, interpolation: str = "NEAREST", na
 def transform(
     images: Any, transforms: Any, interpolation: str = "NEAREST", output_shape: Any = None, name: str | None = None
 ) -> Any:
-    """Transform images. Pixels from outside of an image are 0.
+    """Apply projective transforms to images. Pixels from outside an image are 0.
 
     Args:
         images: see `rotate`.
-        transforms: [N, 8], or [8] for all images. With ``[a0, a1, a2, b0, b1, b2, c0, c1]``, the pixel ``(x, y)`` of a
-            result is that of the image at ``((a0 x + a1 y + a2) / k, (b0 x + b1 y + b2) / k)``, where ``k`` is ``c0 x +
-            c1 y + 1``.
+        transforms: transforms of shape [N, 8], or [8] for all images. ``[a0, a1, a2, b0, b1, b2, c0, c1]`` maps the
+            output point ``(x, y)`` to the input point ``((a0 x + a1 y + a2) / k, (b0 x + b1 y + b2) / k)``, where
+            ``k = c0 x + c1 y + 1``.
         interpolation: ``"NEAREST"`` or ``"BILINEAR"``.
-        output_shape: the height and width of the results; by default those of the images.
+        output_shape: the height and width of the results; by default the size of the images.
         name: the name of the scope.
     """
     with v1.name_scope(name, "transform"):
@@ -67,7 +67,7 @@ def _batch(images: Any) -> Any:
 
 
 def angles_to_projective_transforms(angles: Any, image_height: Any, image_width: Any, name: str | None = None) -> Any:
-    """Return the transforms that rotate images of a size around their centers, as [N, 8]; see `rotate`."""
+    """Return the transforms that rotate images of a given size around their centers, as [N, 8]; see `rotate`."""
     with v1.name_scope(name, "angles_to_projective_transforms"):
         angles = tf.reshape(tf.convert_to_tensor(angles, tf.float32), [-1])
         cos, sin, zero = tf.cos(angles), tf.sin(angles), tf.zeros_like(angles)
@@ -85,7 +85,7 @@ def translations_to_projective_transforms(translations: Any, name: str | None = 
 
 
 def compose_transforms(*transforms: Any) -> Any:
-    """Return the transforms, as [N, 8], that equal applying `transforms`, of the same shape, in their order."""
+    """Return the composition of transforms of the same shape, as [N, 8]."""
     flat = [tf.pad(tf.reshape(each, [-1, 8]), [[0, 0], [0, 1]], constant_values=1) for each in transforms]
     product = tf.reshape(functools.reduce(tf.matmul, [tf.reshape(each, [-1, 3, 3]) for each in flat]), [-1, 9])
     return product[:, :8] / product[:, 8:]
